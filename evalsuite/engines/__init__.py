@@ -1,0 +1,1 @@
+"""Engines: what answers the questions. Each speaks the protocol of `engines.base`."""
