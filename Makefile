@@ -1,0 +1,60 @@
+# `make help` lists the targets. Variables are told in README.md.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MTP_TARGETS := eval-mtp1 eval-mtp2 eval-mtp3 eval-mtp4 eval-mtp5
+.PHONY: help setup test check eval eval-full eval-eager eval-graph $(MTP_TARGETS) prove bench report baseline
+
+PY := .venv/bin/python
+EVALSUITE := $(PY) -m evalsuite
+LIMIT ?= 200
+ARGS ?=
+
+run_flags = $(if $(ENGINE),--engine "$(ENGINE)") $(if $(MODEL),--model "$(MODEL)") \
+	$(if $(TASK),--task "$(TASK)") $(if $(OUT),--out "$(OUT)") \
+	$(if $(BASELINE),--baseline "$(BASELINE)")
+run = $(EVALSUITE) run $(if $(SUITE),"$(SUITE)") $(run_flags) --limit $(1) $(2) $(ARGS)
+
+help: ## list the targets
+	@grep -hE '^(# )?[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^# //; s/:.*## /\t/' | expand -t 16
+
+setup: ## create .venv and install (PYTHON=, TORCH_INDEX=)
+	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" scripts/setup.sh
+
+test: setup ## run the tests
+	$(PY) -m pytest $(ARGS)
+
+check: setup ## lint, format, types
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy --strict evalsuite $(wildcard kernels)
+
+eval: setup ## the seven arms on LIMIT (200) items, judged, with a report
+	$(call run,$(LIMIT))
+
+eval-full: setup ## the seven arms on all items
+	$(call run,all)
+
+eval-eager: setup ## the eager arm
+	$(call run,$(LIMIT),--arms eager)
+
+# eval-mtp1: ## to eval-mtp5: that MTP arm beside eager and graph
+eval-graph: setup ## the graph arm beside eager
+	$(call run,$(LIMIT),--arms eager$(comma)graph)
+
+$(MTP_TARGETS): eval-mtp%: setup
+	$(call run,$(LIMIT),--arms eager$(comma)graph$(comma)mtp$*)
+
+prove: setup ## inject faults and show that each is caught
+	$(EVALSUITE) prove $(ARGS)
+
+bench: setup ## run the benchmarks (BENCH=name for one)
+	$(PY) scripts/bench.py $(BENCH)
+
+report: setup ## write the reports of RUN=
+	$(EVALSUITE) report "$(RUN)" $(ARGS)
+
+baseline: setup ## accept RUN= as baseline, saying WHY=
+	$(EVALSUITE) baseline accept "$(RUN)" --why "$(WHY)" $(ARGS)
+
+comma := ,

@@ -1,0 +1,5 @@
+"""`python -m evalsuite`."""
+
+from evalsuite.cli import main
+
+main()
