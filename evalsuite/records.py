@@ -66,9 +66,10 @@ class EngineInfo(DiskStruct, frozen=True):
 class Run(DiskStruct, frozen=True):
     """One execution. Two runs with equal `identity()` may share a folder.
 
-    `fingerprint` is the protocol's. `hardware` has at least `device` (cpu, cuda, rocm), `name` and
-    `count`; values must not vary between two runs on one machine. `unavailable` names the checks
-    that the suite declares this engine cannot feed; `policy` holds the suite's own policy values.
+    `fingerprint` is the protocol's. `fewshot_prefix` is null where each item has its own. `hardware`
+    has at least `device` (cpu, cuda, rocm), `name` and `count`, and nothing that varies between two
+    runs on one machine. `unavailable` names the checks that the suite declares this engine cannot
+    feed; `policy` holds the suite's own policy values.
     """
 
     schema: int
@@ -78,7 +79,7 @@ class Run(DiskStruct, frozen=True):
     plan: Plan
     protocol: Protocol
     fingerprint: str
-    fewshot_prefix: str
+    fewshot_prefix: str | None
     engine: EngineInfo
     model: str | None
     model_hash: str
@@ -103,9 +104,12 @@ class Record(DiskStruct, frozen=True):
     """One arm's answer to one item.
 
     `text` has no stop string; `token_ids` and `margins` (top-1 minus top-2 logit) run over the
-    emitted tokens. `started` and `ended` are seconds of one clock shared by all arms of the run,
-    counted from the epoch; `ttft_s` is seconds from `started` to the first token. `drafted` and
-    `accepted` count this answer's draft tokens. `strict` and `flexible` are lm-eval's readings.
+    emitted tokens. `started` and `ended` are seconds since the epoch on one clock for all arms, so
+    `max(ended) - min(started)` over the records of one arm and `block` is that block's wall time.
+    Two arms' blocks of one number hold the same items, except where an interruption split one: its
+    rest has a number of its own, so compare times only over blocks whose item ids agree. `ttft_s`
+    is seconds from `started` to the first token. `drafted` and `accepted` count this answer's draft
+    tokens. `strict` and `flexible` are lm-eval's readings.
     """
 
     item_id: str

@@ -76,7 +76,7 @@ class ArmSession(Protocol):
         """Answer every request exactly once, calling `on_answer` as each is finished."""
 
     def evidence(self) -> Evidence:
-        """Return what happened since the warm-up."""
+        """Return what happened since the warm-up; may be asked for from within `on_answer`."""
 
     def close(self) -> None:
         """Free what the session holds."""
@@ -88,6 +88,13 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """The engine's kind: mini, vllm, sglang, openai."""
+
+    @property
+    def concurrent_sessions(self) -> bool:
+        """Whether several sessions may be open at once, so that arms can be interleaved."""
+
+    def check(self, requests: Sequence[Request]) -> None:
+        """Raise UsageError for the first request that no arm could serve, a too long prompt say."""
 
     def start(self, arm: Arm) -> ArmSession:
         """Open a session. Raises UsageError where this engine cannot run `arm`."""
