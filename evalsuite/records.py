@@ -22,6 +22,7 @@ SCHEMA = 1
 
 Scalar = str | int | float | bool | None
 Settings = dict[str, Scalar]
+Options = dict[str, Scalar | list[Scalar] | dict[str, Scalar]]
 FinishReason = Literal["stop", "length", "error"]
 Outcome = Literal["error", "degenerate", "truncated", "no_answer", "correct", "wrong", "answered"]
 Confidence = Literal["high", "low"]
@@ -60,16 +61,16 @@ class EngineInfo(DiskStruct, frozen=True):
     name: str
     version: str | None
     concurrency: int | None
-    options: Settings
+    options: Options
 
 
 class Run(DiskStruct, frozen=True):
-    """One execution. Two runs with equal `identity()` may share a folder.
+    """One execution. A run continues another where `differences` finds none.
 
-    `fingerprint` is the protocol's. `fewshot_prefix` is null where each item has its own. `hardware`
-    has at least `device` (cpu, cuda, rocm), `name` and `count`, and nothing that varies between two
-    runs on one machine. `unavailable` names the checks that the suite declares this engine cannot
-    feed; `policy` holds the suite's own policy values.
+    `fingerprint` is the protocol's. `fewshot_prefix` is null where each item has one of its own.
+    `hardware` has at least `device` (cpu, cuda, rocm), `name` and `count`, and nothing that varies
+    between two runs on one machine. `unavailable` names the checks that the suite declares this
+    engine cannot feed; `policy` holds the suite's own policy values.
     """
 
     schema: int
@@ -87,7 +88,7 @@ class Run(DiskStruct, frozen=True):
     hardware: Settings
     software: Settings
     unavailable: tuple[str, ...]
-    policy: dict[str, Scalar | list[Scalar] | dict[str, Scalar]]
+    policy: Options
 
     def __post_init__(self) -> None:
         if self.schema != SCHEMA:
