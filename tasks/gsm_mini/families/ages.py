@@ -26,7 +26,7 @@ def ages_later(d: Draw) -> Draft:
         f"They both plan a party in {YEAR.of(t)}.",
     ]
     ask = f"How old will the two be together in {YEAR.of(t)}?"
-    return Draft(who, facts, ask, w, dict(age=age, k=k, t=t), AGE)
+    return Draft(who, facts, ask, w, {"age": age, "k": k, "t": t}, AGE)
 
 
 @family(check=lambda p: p["c"] * (2 * p["k"] + 1) + p["older"])
@@ -46,7 +46,7 @@ def ages_chain(d: Draw) -> Draft:
     ]
     d_facts = facts if d.chance(0.5) else facts[::-1]
     ask = f"What do the ages of {a.name}, {b.name} and {c.name} add up to?"
-    return Draft(a, d_facts, ask, w, dict(c=young, k=k, older=older), AGE)
+    return Draft(a, d_facts, ask, w, {"c": young, "k": k, "older": older}, AGE)
 
 
 @family(check=lambda p: next(b for b in range(200) if p["t"] + p["k"] * b + p["gap"] == p["then"]))
@@ -67,7 +67,7 @@ def ages_back(d: Draw) -> Draft:
         f"{other.name} is the younger of the two.",
     ]
     ask = f"How old is {other.name} today?"
-    return Draft(who, facts, ask, w, dict(t=t, then=then, gap=gap, k=k), AGE)
+    return Draft(who, facts, ask, w, {"t": t, "then": then, "gap": gap, "k": k}, AGE)
 
 
 @family(check=lambda p: next(x * p["k"] + p["t"] for x in range(200) if x + x * p["k"] == p["sum"]))
@@ -85,7 +85,7 @@ def ages_two(d: Draw) -> Draft:
     facts = [
         f"The ages of {who.name} and {other.name} add up to {total} years.",
         f"{who.name} is {k} times as old as {other.name}.",
-        f"Both have their birthday on the same day in May.",
+        "Both have their birthday on the same day in May.",
     ]
     ask = f"How old will {who.name} be in {YEAR.of(t)}?"
     return Draft(who, facts, ask, w, {"sum": total, "k": k, "t": t}, AGE)

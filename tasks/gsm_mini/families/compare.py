@@ -24,7 +24,7 @@ def compare_chain(d: Draw) -> Draft:
     ]
     ordered = facts if d.chance(0.6) else facts[::-1]
     ask = f"How many {x.many} do the three have together?"
-    return Draft(a, ordered, ask, w, dict(a=n, k=k, fewer=fewer))
+    return Draft(a, ordered, ask, w, {"a": n, "k": k, "fewer": fewer})
 
 
 @family(
@@ -100,7 +100,7 @@ def even_out(d: Draw) -> Draft:
         f"{a.name} gives some of {a.his} {x.many} to {b.name} so that both have the same number.",
     ]
     ask = f"How many {x.many} does {a.name} give away?"
-    return Draft(a, facts, ask, w, dict(n=n, k=k, b=other))
+    return Draft(a, facts, ask, w, {"n": n, "k": k, "b": other})
 
 
 @family(
@@ -124,7 +124,7 @@ def heads_legs(d: Draw) -> Draft:
         f"Each of the {four} has 4 legs and each of the {two} has 2 legs.",
     ]
     ask = f"How many {four} are on the farm?"
-    return Draft(who, facts, ask, w, dict(heads=heads, legs=legs), frozenset({"birds"}))
+    return Draft(who, facts, ask, w, {"heads": heads, "legs": legs}, frozenset({"birds"}))
 
 
 @family(check=lambda p: sum(p["a"] + i * p["step"] for i in range(p["n"])))
@@ -144,4 +144,4 @@ def daily_growth(d: Draw) -> Draft:
         f"The trip lasts {DAY.of(n)}.",
     ]
     ask = f"How many {x.many} does {who.name} find on the whole trip?"
-    return Draft(who, facts, ask, w, dict(a=a, step=step, n=n))
+    return Draft(who, facts, ask, w, {"a": a, "step": step, "n": n})

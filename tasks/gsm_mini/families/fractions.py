@@ -58,7 +58,7 @@ def fraction_back(d: Draw) -> Draft:
         f"Now {who.he} has {x.of(left)} left.",
     ]
     ask = f"How many {x.many} did {who.name} have at first?"
-    return Draft(who, facts, ask, w, dict(k=k, gave=gave, left=left))
+    return Draft(who, facts, ask, w, {"k": k, "gave": gave, "left": left})
 
 
 @family(check=lambda p: round(p["all"] * (1 - p["rate"] / 100) * (1 - 1 / p["k"])))
@@ -101,7 +101,7 @@ def price_rise(d: Draw) -> Draft:
         f"{who.He} buys {n} {x}s.",
     ]
     ask = f"How many dollars does {who.name} pay?"
-    return Draft(who, facts, ask, w, dict(a=a, rate=rate, off=off, n=n))
+    return Draft(who, facts, ask, w, {"a": a, "rate": rate, "off": off, "n": n})
 
 
 @family(check=lambda p: p["n"] * p["k"] // p["a"] - p["n"] * p["k"] // p["a"] // p["b"])
@@ -121,4 +121,4 @@ def part_of_part(d: Draw) -> Draft:
         f"Of those who play music, {PART[b]} play the drums and the others sing in a band.",
     ]
     ask = "How many children sing in a band?"
-    return Draft(who, facts, ask, w, dict(n=n, k=k, a=a, b=b), ROOM)
+    return Draft(who, facts, ask, w, {"n": n, "k": k, "a": a, "b": b}, ROOM)

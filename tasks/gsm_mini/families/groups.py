@@ -25,7 +25,7 @@ def left_over(d: Draw) -> Draft:
         f"{who.He} puts them all into {box.many} of {size} and fills as many as {who.he} can.",
     ]
     ask = f"How many {x.many} are left over at the end?"
-    return Draft(who, facts, ask, w, dict(n=n, k=k, more=more, size=size))
+    return Draft(who, facts, ask, w, {"n": n, "k": k, "more": more, "size": size})
 
 
 @family(check=lambda p: -(-(p["n"] * p["k"] + p["adults"]) // p["seats"]))
@@ -48,7 +48,7 @@ def buses_needed(d: Draw) -> Draft:
         f"One bus has {seats} seats.",
     ]
     ask = f"What is the smallest number of buses that {who.name} must order?"
-    params = dict(n=n, k=k, adults=adults, seats=seats)
+    params = {"n": n, "k": k, "adults": adults, "seats": seats}
     return Draft(who, facts, ask, w, params, frozenset({"bus"}))
 
 
@@ -70,7 +70,7 @@ def mean_target(d: Draw) -> Draft:
         f"{who.He} wants an average of exactly {mean} points over four games.",
     ]
     ask = f"How many points must {who.name} score in the fourth game?"
-    params = dict(a=a, b=b, c=c, mean=mean)
+    params = {"a": a, "b": b, "c": c, "mean": mean}
     return Draft(who, facts, ask, w, params, frozenset({"shirt"}))
 
 
@@ -91,7 +91,7 @@ def mean_above(d: Draw) -> Draft:
         f"{who.He} had hoped to pick {goal} {x.many} on an average day.",
     ]
     ask = f"By how many {x.many} is the average of these three days above this number?"
-    return Draft(who, facts, ask, w, dict(a=a, b=b, c=c, goal=goal))
+    return Draft(who, facts, ask, w, {"a": a, "b": b, "c": c, "goal": goal})
 
 
 @family(
@@ -116,7 +116,7 @@ def orchard(d: Draw) -> Draft:
     if ate:
         facts.append(f"The birds eat {ate} of the {x.many}.")
     ask = f"How many {x.many} does {who.name} get?"
-    params = dict(rows=rows, cols=cols, fruit=fruit, dead=dead, ate=ate)
+    params = {"rows": rows, "cols": cols, "fruit": fruit, "dead": dead, "ate": ate}
     return Draft(who, facts, ask, w, params, frozenset({"birds"}))
 
 
@@ -141,7 +141,7 @@ def undo(d: Draw) -> Draft:
         f"Now {who.name} has {x.of(now)}.",
     ]
     ask = f"How many {x.many} did {who.name} have on Monday?"
-    return Draft(who, facts, ask, w, dict(k=k, lost=lost, got=got, now=now))
+    return Draft(who, facts, ask, w, {"k": k, "lost": lost, "got": got, "now": now})
 
 
 @family(check=lambda p: p["stock"] // (p["n"] * p["a"] + p["m"] * p["b"]))
@@ -162,5 +162,5 @@ def feed_days(d: Draw) -> Draft:
         f"There are {day * t} kg of feed in the barn.",
     ]
     ask = "How many days does the feed last?"
-    params = dict(n=n, a=a, m=m, b=b, stock=day * t)
+    params = {"n": n, "a": a, "m": m, "b": b, "stock": day * t}
     return Draft(who, facts, ask, w, params, frozenset({"birds"}))

@@ -28,7 +28,7 @@ def fence(d: Draw) -> Draft:
     if gate:
         facts.append(f"A gate of {gate} meters is there already and needs no fence.")
     ask = f"How many dollars does {who.name} pay for the fence?"
-    return Draft(who, facts, ask, w, dict(l=long, b=wide, gate=gate, price=price))
+    return Draft(who, facts, ask, w, {"l": long, "b": wide, "gate": gate, "price": price})
 
 
 @family(check=lambda p: sum(p["per"] for _ in range(p["l"] * p["b"] - p["c"] * p["e"])))
@@ -49,7 +49,9 @@ def floor_tiles(d: Draw) -> Draft:
         f"{who.name} lays tiles on the floor around the pool, {per} tiles per square meter.",
     ]
     ask = f"How many tiles does {who.name} need?"
-    return Draft(who, facts, ask, w, dict(l=long, b=wide, c=c, e=e, per=per), frozenset({"room"}))
+    return Draft(
+        who, facts, ask, w, {"l": long, "b": wide, "c": c, "e": e, "per": per}, frozenset({"room"})
+    )
 
 
 @family(
@@ -72,10 +74,10 @@ def area_from_rim(d: Draw) -> Draft:
         f"{who.name} sets {n} {x} on every square meter of the bed.",
     ]
     ask = f"How many {x} does {who.name} set?"
-    return Draft(who, facts, ask, w, dict(rim=rim, l=long, n=n))
+    return Draft(who, facts, ask, w, {"rim": rim, "l": long, "n": n})
 
 
-@family(check=lambda p: p["m"] * 100 // p["cm"] - p["used"])
+@family(check=lambda p: len(range(p["cm"], p["m"] * 100 + 1, p["cm"])) - p["n"] * p["each"])
 def rope_pieces(d: Draw) -> Draft:
     """m*100/cm - used."""
     who, x = d.person(), d.pick(("kites", "gifts", "tents"))
@@ -96,7 +98,7 @@ def rope_pieces(d: Draw) -> Draft:
         "One meter is 100 cm.",
     ]
     ask = f"How many pieces of rope does {who.name} have left?"
-    return Draft(who, facts, ask, w, dict(m=long, cm=cm, n=n, each=each, used=n * each))
+    return Draft(who, facts, ask, w, {"m": long, "cm": cm, "n": n, "each": each})
 
 
 @family(check=lambda p: p["kg"] * 1000 - p["n"] * p["g"] - p["m"] * p["f"])
@@ -118,4 +120,4 @@ def flour(d: Draw) -> Draft:
         f"{who.He} also bakes {m} pies with {f} grams in each.",
     ]
     ask = f"How many grams of flour does {who.name} have left?"
-    return Draft(who, facts, ask, w, dict(kg=kg, n=n, g=g, m=m, f=f))
+    return Draft(who, facts, ask, w, {"kg": kg, "n": n, "g": g, "m": m, "f": f})

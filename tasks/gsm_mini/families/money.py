@@ -32,7 +32,9 @@ def change(d: Draw) -> Draft:
     if coupon:
         facts.append(f"A coupon takes ${coupon} off the total.")
     ask = f"How many dollars does {who.name} have left?"
-    return Draft(who, facts, ask, w, dict(paid=paid, n=n, a=a, m=m, b=b, coupon=coupon))
+    return Draft(
+        who, facts, ask, w, {"paid": paid, "n": n, "a": a, "m": m, "b": b, "coupon": coupon}
+    )
 
 
 @family(check=lambda p: p["n"] * p["a"] * (100 - p["rate"]) // 100 + p["ship"])
@@ -56,7 +58,7 @@ def discount(d: Draw) -> Draft:
     if ship:
         facts.append(f"Shipping adds ${ship} after the discount.")
     ask = f"How many dollars does {who.name} pay in all?"
-    return Draft(who, facts, ask, w, dict(n=n, a=a, rate=rate, ship=ship))
+    return Draft(who, facts, ask, w, {"n": n, "a": a, "rate": rate, "ship": ship})
 
 
 def _weeks_to_goal(p: dict[str, int]) -> int:
@@ -82,7 +84,7 @@ def saving_goal(d: Draw) -> Draft:
         f"Every week {who.he} earns ${earn} and spends ${spend} of it.",
     ]
     ask = f"How many weeks does {who.name} need until {who.he} can buy the bike?"
-    return Draft(who, facts, ask, w, dict(goal=goal, start=start, earn=earn, spend=spend))
+    return Draft(who, facts, ask, w, {"goal": goal, "start": start, "earn": earn, "spend": spend})
 
 
 @family(check=lambda p: sum(p["k"] * p["price"] - p["cost"] for _ in range(p["n"])) - p["stall"])
@@ -107,7 +109,7 @@ def profit(d: Draw) -> Draft:
     if stall:
         facts.append(f"The stall costs {who.name} ${stall} for the day.")
     ask = f"How many dollars of profit does {who.name} make?"
-    params = dict(n=n, k=k, price=price, cost=cost, stall=stall)
+    params = {"n": n, "k": k, "price": price, "cost": cost, "stall": stall}
     return Draft(who, facts, ask, w, params, PRICE)
 
 
@@ -130,7 +132,7 @@ def shared_bill(d: Draw) -> Draft:
         f"They add a tip of ${tip} and share the whole bill equally.",
     ]
     ask = "How many dollars does each friend pay?"
-    return Draft(who, facts, ask, w, dict(k=k, n=n, a=a, m=m, b=b, tip=tip))
+    return Draft(who, facts, ask, w, {"k": k, "n": n, "a": a, "m": m, "b": b, "tip": tip})
 
 
 @family(check=lambda p: 25 * p["q"] + 10 * p["t"] + 5 * p["f"] - p["cost"])
@@ -151,7 +153,7 @@ def coins(d: Draw) -> Draft:
         f"With these {COIN.many} {who.he} buys {x.a} for {cost} cents.",
     ]
     ask = f"How many cents does {who.name} have left?"
-    return Draft(who, facts, ask, w, dict(q=q, t=t, f=f, cost=cost), PRICE)
+    return Draft(who, facts, ask, w, {"q": q, "t": t, "f": f, "cost": cost}, PRICE)
 
 
 @family(check=lambda p: round(p["n"] * (p["b"] / p["j"] - p["a"] / p["k"])))
@@ -176,4 +178,4 @@ def pack_prices(d: Draw) -> Draft:
         f"The blue shop sells packs of {j} {x.many} for ${b} per pack.",
     ]
     ask = f"How many dollars does {who.name} save by buying all of them in the red shop?"
-    return Draft(who, facts, ask, w, dict(n=n, k=k, a=a, j=j, b=b), PRICE)
+    return Draft(who, facts, ask, w, {"n": n, "k": k, "a": a, "j": j, "b": b}, PRICE)

@@ -31,7 +31,7 @@ def two_legs(d: Draw) -> Draft:
     if walk:
         facts.append(f"At the end {who.he} walks {walk} km to a hut.")
     ask = f"How many km does {who.name} travel in all?"
-    return Draft(who, facts, ask, w, dict(v=v, t=t, u=u, s=s, walk=walk), TIME)
+    return Draft(who, facts, ask, w, {"v": v, "t": t, "u": u, "s": s, "walk": walk}, TIME)
 
 
 def _hours_until(gap: int, closing: int) -> int:
@@ -58,7 +58,7 @@ def meeting(d: Draw) -> Draft:
         f"and {other.name} rides {u} km per hour.",
     ]
     ask = f"How many km has {who.name} gone when they meet?"
-    return Draft(who, facts, ask, w, dict(far=far, v=v, u=u), TIME)
+    return Draft(who, facts, ask, w, {"far": far, "v": v, "u": u}, TIME)
 
 
 def _catch(p: Params) -> int:
@@ -88,7 +88,7 @@ def catching_up(d: Draw) -> Draft:
         "Both keep their speed all the time.",
     ]
     ask = f"How many hours after {who.name} starts does {who.he} catch {other.name}?"
-    return Draft(who, facts, ask, w, dict(v=v, head=head, u=u), TIME)
+    return Draft(who, facts, ask, w, {"v": v, "head": head, "u": u}, TIME)
 
 
 @family(check=lambda p: _hours_until(p["want"] - p["have"], p["a"] + p["b"]))
@@ -109,7 +109,7 @@ def two_machines(d: Draw) -> Draft:
         f"The order is for {x.of(want)}, and {have} are packed already.",
     ]
     ask = "How many minutes do both machines together need for the rest?"
-    return Draft(who, facts, ask, w, dict(a=a, b=b, want=want, have=have), TIME)
+    return Draft(who, facts, ask, w, {"a": a, "b": b, "want": want, "have": have}, TIME)
 
 
 @family(check=lambda p: (p["all"] - p["n"] * p["day"] - p["night"]) // p["left"])
@@ -157,7 +157,7 @@ def overtime(d: Draw) -> Draft:
     if tax:
         facts.append(f"A tax of ${tax} is taken off.")
     ask = f"How many dollars does {who.name} get for the week?"
-    return Draft(who, facts, ask, w, dict(h=h, pay=pay, o=o, plus=plus, tax=tax), TIME)
+    return Draft(who, facts, ask, w, {"h": h, "pay": pay, "o": o, "plus": plus, "tax": tax}, TIME)
 
 
 @family(check=lambda p: _hours_until(p["size"] - p["start"], p["into"] - p["out"]))
@@ -177,7 +177,7 @@ def tank(d: Draw) -> Draft:
         f"A hole lets {LITER.of(out)} per minute run out.",
     ]
     ask = "How many minutes does it take until the tank is full?"
-    return Draft(who, facts, ask, w, dict(size=size, start=start, into=into, out=out), TIME)
+    return Draft(who, facts, ask, w, {"size": size, "start": start, "into": into, "out": out}, TIME)
 
 
 @family(check=lambda p: (p["far"] + p["back"]) * p["price"] // p["per"])
@@ -199,4 +199,4 @@ def fuel(d: Draw) -> Draft:
         f"A liter costs ${price}.",
     ]
     ask = f"How many dollars does {who.name} pay for the fuel of the whole trip?"
-    return Draft(who, facts, ask, w, dict(far=far, back=back, per=per, price=price))
+    return Draft(who, facts, ask, w, {"far": far, "back": back, "per": per, "price": price})

@@ -28,7 +28,7 @@ def film_time(d: Draw) -> Draft:
         f"There are {n} breaks of {MINUTE.of(ad)} each on top of that.",
     ]
     ask = f"How many free minutes does {who.name} have left?"
-    return Draft(who, facts, ask, w, dict(free=free, h=h, m=m, n=n, ad=ad), TIME)
+    return Draft(who, facts, ask, w, {"free": free, "h": h, "m": m, "n": n, "ad": ad}, TIME)
 
 
 @family(check=lambda p: sum([p["m"]] * p["n"] + [p["b"]] * (p["n"] - 1)) + p["home"])
@@ -52,7 +52,7 @@ def lessons(d: Draw) -> Draft:
         facts.append(f"After the last lesson {who.he} walks home for {home} minutes.")
     end = "gets home" if home else "ends the last lesson"
     ask = f"How many minutes pass from the start of the first lesson until {who.name} {end}?"
-    return Draft(who, facts, ask, w, dict(n=n, m=m, b=b, home=home), TIME)
+    return Draft(who, facts, ask, w, {"n": n, "m": m, "b": b, "home": home}, TIME)
 
 
 @family(check=lambda p: (p["a"] * p["k"] + p["b"] * (7 - p["k"])) * p["weeks"])
@@ -72,7 +72,7 @@ def weekly_total(d: Draw) -> Draft:
         f"On each of the other days of the week {who.he} bakes {b}.",
     ]
     ask = f"How many {x.many} does {who.name} bake in {WEEK.of(weeks)} of 7 days?"
-    return Draft(who, facts, ask, w, dict(a=a, k=k, b=b, weeks=weeks))
+    return Draft(who, facts, ask, w, {"a": a, "k": k, "b": b, "weeks": weeks})
 
 
 @family(check=lambda p: (12 * p["dozen"] - p["bad"]) // p["size"] * p["price"])
@@ -92,7 +92,7 @@ def dozens(d: Draw) -> Draft:
         f"{who.He} puts the good eggs into packs of {size} and sells each pack for ${price}.",
     ]
     ask = f"How many dollars does {who.name} get for all the packs?"
-    return Draft(who, facts, ask, w, dict(dozen=dozen, bad=bad, size=size, price=price))
+    return Draft(who, facts, ask, w, {"dozen": dozen, "bad": bad, "size": size, "price": price})
 
 
 @family(check=lambda p: -(-(p["goal"] - p["done"]) // (p["fast"] - p["rest"])) + p["off"])
@@ -113,5 +113,5 @@ def training(d: Draw) -> Draft:
         f"{who.He} also takes {off} free days on which nothing moves.",
     ]
     ask = "How many days does it take until all the sand is moved?"
-    params = dict(goal=goal, done=done, fast=fast, rest=rest, off=off)
+    params = {"goal": goal, "done": done, "fast": fast, "rest": rest, "off": off}
     return Draft(who, facts, ask, w, params, TIME)
