@@ -7,7 +7,6 @@ from gsm_mini.nouns import CHILD
 from gsm_mini.problem import Draft, Params, Work, family
 
 PART = {2: "half", 3: "a third", 4: "a quarter", 5: "a fifth", 6: "a sixth", 8: "an eighth"}
-ROOM = frozenset({"room"})
 
 
 @family(check=lambda p: p["all"] * (p["a"] - 1) * (p["b"] - 1) // (p["a"] * p["b"]) + p["buys"])
@@ -26,10 +25,10 @@ def fraction_chain(d: Draw) -> Draft:
         w.add("Now", left, buys, unit=x)
     facts = [
         f"{who.name} has {x.of(whole)} and gives {PART[a]} of them to a friend.",
-        f"Then {who.he} sells {PART[b]} of the rest.",
+        f"Then {who.name} sells {PART[b]} of the {x.many} that are left.",
     ]
     if buys:
-        facts.append(f"Later {who.he} buys {buys} more.")
+        facts.append(f"Later {who.he} buys {buys} more {x.many}.")
     ask = f"How many {x.many} does {who.name} have in the end?"
     return Draft(who, facts, ask, w, {"all": whole, "a": a, "b": b, "buys": buys})
 
@@ -54,8 +53,8 @@ def fraction_back(d: Draw) -> Draft:
         w.mul("At first", before, 2, unit=x)
     facts = [
         f"{who.name} had some {x.many} and sold {PART[k]} of them at a market.",
-        f"After that {who.he} gave {gave} to a friend.",
-        f"Now {who.he} has {x.of(left)} left.",
+        f"After that {who.he} gave {gave} {x.many} to a friend.",
+        f"Now {who.name} has {x.of(left)} left.",
     ]
     ask = f"How many {x.many} did {who.name} have at first?"
     return Draft(who, facts, ask, w, {"k": k, "gave": gave, "left": left})
@@ -79,7 +78,9 @@ def percent_split(d: Draw) -> Draft:
         f"Of the rest, {PART[k]} come by bike and all others come by bus.",
     ]
     ask = "How many children come by bus?"
-    return Draft(who, facts, ask, w, {"all": whole, "rate": rate, "k": k}, ROOM | {"bus"})
+    return Draft(
+        who, facts, ask, w, {"all": whole, "rate": rate, "k": k}, frozenset({"bus", "time"})
+    )
 
 
 @family(check=lambda p: (p["a"] * (100 + p["rate"]) - 100 * p["off"]) * p["n"] // 100)
@@ -121,4 +122,4 @@ def part_of_part(d: Draw) -> Draft:
         f"Of those who play music, {PART[b]} play the drums and the others sing in a band.",
     ]
     ask = "How many children sing in a band?"
-    return Draft(who, facts, ask, w, {"n": n, "k": k, "a": a, "b": b}, ROOM)
+    return Draft(who, facts, ask, w, {"n": n, "k": k, "a": a, "b": b})

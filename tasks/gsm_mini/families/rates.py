@@ -6,7 +6,7 @@ from gsm_mini.draw import Draw
 from gsm_mini.nouns import DAY, HOUR, KM, LITER, MINUTE, PAGE, THINGS
 from gsm_mini.problem import Draft, Params, Work, family
 
-TIME = frozenset({"time"})
+TIME = frozenset({"time", "bus"})
 
 
 @family(check=lambda p: sum([p["v"]] * p["t"]) + sum([p["u"]] * p["s"]) + p["walk"])
@@ -83,7 +83,7 @@ def catching_up(d: Draw) -> Draft:
     closing = w.sub("Each hour the gap shrinks by", u, v, unit=KM)
     w.div("It takes", lead, closing, unit=HOUR)
     facts = [
-        f"{other.name} leaves town in a truck at {v} km per hour.",
+        f"{other.name} leaves town and travels at {v} km per hour.",
         f"{who.name} starts {HOUR.of(head)} later on the same road at {u} km per hour.",
         "Both keep their speed all the time.",
     ]
@@ -105,7 +105,7 @@ def two_machines(d: Draw) -> Draft:
     w.div("Time:", rest, both, unit=MINUTE)
     facts = [
         f"{who.name} runs two machines that pack {x.many}.",
-        f"The old one packs {a} per minute and the new one packs {b} per minute.",
+        f"The old machine packs {a} per minute and the new one packs {b} per minute.",
         f"The order is for {x.of(want)}, and {have} are packed already.",
     ]
     ask = "How many minutes do both machines together need for the rest?"
@@ -134,7 +134,7 @@ def reading(d: Draw) -> Draft:
     facts.append(f"{who.He} wants to finish it in {left} more days, with as many pages each day.")
     ask = f"How many pages must {who.name} read on each of these {left} days?"
     params = {"all": whole, "n": n, "day": day, "night": night, "left": left}
-    return Draft(who, facts, ask, w, params, frozenset({"page", "room"}))
+    return Draft(who, facts, ask, w, params, frozenset({"page"}))
 
 
 @family(check=lambda p: (p["h"] + p["o"]) * p["pay"] + p["o"] * p["plus"] - p["tax"])
@@ -199,4 +199,4 @@ def fuel(d: Draw) -> Draft:
         f"A liter costs ${price}.",
     ]
     ask = f"How many dollars does {who.name} pay for the fuel of the whole trip?"
-    return Draft(who, facts, ask, w, {"far": far, "back": back, "per": per, "price": price})
+    return Draft(who, facts, ask, w, {"far": far, "back": back, "per": per, "price": price}, TIME)
