@@ -48,7 +48,7 @@ DISTRACTORS: dict[str, str] = {
     "price": "{a} costs ${n}, but {name} does not want one.",
     "birds": "{name} sees {n} birds on a roof.",
     "age": "{name} is {n} years old.",
-    "room": "The school of {name} has {n} rooms.",
+    "house": "The street of {name} has {n} houses.",
     "time": "The walk home takes {name} {n} minutes.",
     "page": "{name} is on page {n} of a book.",
 }
@@ -57,7 +57,7 @@ DISTRACTORS: dict[str, str] = {
 def _distract(draft: Draft, d: Draw) -> None:
     topics = [topic for topic in DISTRACTORS if topic not in draft.avoid]
     text = DISTRACTORS[d.pick(topics)].format(
-        name=draft.who.name, n=d.between(6, 29), a=d.pick(SPARE).a.capitalize()
+        name=draft.who.name, n=d.between(18, 39), a=d.pick(SPARE).a.capitalize()
     )
     draft.facts.insert(d.pick((0, 1, len(draft.facts))), text)
 

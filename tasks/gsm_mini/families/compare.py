@@ -44,7 +44,7 @@ def sum_difference(d: Draw) -> Draft:
     w.mul(f"{a.name} gets", big, price, unit="$")
     facts = [
         f"{a.name} and {b.name} have {x.of(total)} together.",
-        f"{a.name} has {more} more than {b.name}.",
+        f"{a.name} has {more} more {x.many} than {b.name}.",
         f"{a.name} sells all of {a.his} own {x.many} for ${price} each.",
     ]
     ask = f"How many dollars does {a.name} get?"
@@ -68,7 +68,7 @@ def ratio_split(d: Draw) -> Draft:
     w.sub("Difference:", first, second, unit=x)
     facts = [
         f"{p.name} and {q.name} share {x.of(total)}.",
-        f"For every {a} that {p.name} takes, {q.name} takes {b}.",
+        f"For every {a} {x.many} that {p.name} takes, {q.name} takes {b}.",
         "In the end nothing is left over.",
     ]
     ask = f"How many more {x.many} does {p.name} get than {q.name}?"
@@ -140,7 +140,7 @@ def daily_growth(d: Draw) -> Draft:
     w.add("Together", *days, unit=x)
     facts = [
         f"{who.name} finds {x.of(a)} on the first day of a trip.",
-        f"On each day after that {who.he} finds {step} more than on the day before.",
+        f"On each day after that {who.he} finds {step} more {x.many} than on the day before.",
         f"The trip lasts {DAY.of(n)}.",
     ]
     ask = f"How many {x.many} does {who.name} find on the whole trip?"

@@ -87,7 +87,7 @@ def percent_split(d: Draw) -> Draft:
 def price_rise(d: Draw) -> Draft:
     """n * (a + a*rate/100 - off)."""
     who, x = d.person(), d.pick(("coat", "chair", "table", "bike"))
-    a, rate = d.sized(1, 5, 19) * 10, d.pick((10, 20, 30, 40, 50))
+    a, rate = d.sized(3, 6, 19) * 10, d.pick((10, 20, 30, 40, 50))
     off, n = d.sized(2, 5, 19), d.sized(2, 5, 9)
     d.need(off < a)
     w = Work()

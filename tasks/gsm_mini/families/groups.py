@@ -22,7 +22,7 @@ def left_over(d: Draw) -> Draft:
     w.sub("Left over:", total, used, unit=x)
     facts = [
         f"{who.name} gets {x.of(k)} from each of {n} friends and has {more} of {who.his} own.",
-        f"{who.He} puts them all into {box.many} of {size} and fills as many as {who.he} can.",
+        f"{who.He} puts all the {x.many} into {box.many} of {size} and fills as many as possible.",
     ]
     ask = f"How many {x.many} are left over at the end?"
     return Draft(who, facts, ask, w, {"n": n, "k": k, "more": more, "size": size})
@@ -44,7 +44,7 @@ def buses_needed(d: Draw) -> Draft:
     w.add("So", full, 1, unit=BUS)
     facts = [
         f"{who.name} plans a trip for {n} classes of {k} children each.",
-        f"{adults} adults come along, and everybody needs a seat.",
+        f"In all {adults} adults come along, {who.name} among them, and everybody needs a seat.",
         f"One bus has {seats} seats.",
     ]
     ask = f"What is the smallest number of buses that {who.name} must order?"
@@ -115,7 +115,7 @@ def orchard(d: Draw) -> Draft:
     ]
     if ate:
         facts.append(f"The birds eat {ate} of the {x.many}.")
-    ask = f"How many {x.many} does {who.name} get?"
+    ask = f"How many {x.many} does {who.name} get{' after that' if ate else ''}?"
     params = {"rows": rows, "cols": cols, "fruit": fruit, "dead": dead, "ate": ate}
     return Draft(who, facts, ask, w, params, frozenset({"birds"}))
 
@@ -137,7 +137,7 @@ def undo(d: Draw) -> Draft:
     times = {2: "twice", 3: "3 times", 4: "4 times", 5: "5 times"}[k]
     facts = [
         f"On Tuesday {who.name} had {times} as many {x.many} as on Monday.",
-        f"On Friday {who.he} lost {lost} of them, and on Sunday {who.he} got {got} new ones.",
+        f"On Friday {who.he} lost {lost} {x.many}, and on Sunday {who.he} got {got} new ones.",
         f"Now {who.name} has {x.of(now)}.",
     ]
     ask = f"How many {x.many} did {who.name} have on Monday?"

@@ -37,6 +37,7 @@ def floor_tiles(d: Draw) -> Draft:
     who = d.person()
     long, wide = d.sized(4, 8, 14), d.sized(3, 7, 12)
     c, e, per = d.sized(2, 3, 6), d.sized(2, 3, 5), d.pick((4, 9, 16, 25))
+    d.need(e <= c and wide <= long)
     d.need(c < long and e < wide and 1 < long * wide - c * e < 100)
     w = Work()
     room = w.mul("Room:", long, wide, unit=SQUARE_METER)
@@ -45,13 +46,11 @@ def floor_tiles(d: Draw) -> Draft:
     w.mul("It takes", rest, per, unit=TILE)
     facts = [
         f"A room is {long} meters long and {wide} meters wide.",
-        f"In it is a pool that is {c} meters long and {e} meters wide.",
+        f"In the room is a pool that is {c} meters long and {e} meters wide.",
         f"{who.name} lays tiles on the floor around the pool, {per} tiles per square meter.",
     ]
     ask = f"How many tiles does {who.name} need?"
-    return Draft(
-        who, facts, ask, w, {"l": long, "b": wide, "c": c, "e": e, "per": per}, frozenset({"room"})
-    )
+    return Draft(who, facts, ask, w, {"l": long, "b": wide, "c": c, "e": e, "per": per})
 
 
 @family(
@@ -69,7 +68,7 @@ def area_from_rim(d: Draw) -> Draft:
     area = w.mul("Area:", long, side, unit=SQUARE_METER)
     w.mul(f"{who.He} sets", area, n, unit=x)
     facts = [
-        f"The path around a flower bed is {rim} meters long.",
+        f"The edge of a flower bed is {rim} meters long in all.",
         f"The bed is a rectangle with a length of {long} meters.",
         f"{who.name} sets {n} {x} on every square meter of the bed.",
     ]

@@ -81,7 +81,7 @@ def saving_goal(d: Draw) -> Draft:
     w.div("It takes", gap, each, unit=WEEK)
     facts = [
         f"{who.name} wants a bike that costs ${goal} and has saved ${start} so far.",
-        f"Every week {who.he} earns ${earn} and spends ${spend} of it.",
+        f"Every week {who.he} earns ${earn}, spends ${spend} of it and saves the rest.",
     ]
     ask = f"How many weeks does {who.name} need until {who.he} can buy the bike?"
     return Draft(who, facts, ask, w, {"goal": goal, "start": start, "earn": earn, "spend": spend})
@@ -138,7 +138,7 @@ def shared_bill(d: Draw) -> Draft:
 @family(check=lambda p: 25 * p["q"] + 10 * p["t"] + 5 * p["f"] - p["cost"])
 def coins(d: Draw) -> Draft:
     """25q + 10t + 5f - cost, in cents."""
-    who, x = d.person(), d.thing()
+    who, x = d.person(), d.pick(GOODS)
     q, t, f = d.sized(2, 6, 24), d.sized(2, 9, 40), d.sized(2, 9, 30)
     total = 25 * q + 10 * t + 5 * f
     cost = d.between(total // 4, total - 3)
@@ -177,5 +177,5 @@ def pack_prices(d: Draw) -> Draft:
         f"The red shop sells packs of {k} {x.many} for ${a} per pack.",
         f"The blue shop sells packs of {j} {x.many} for ${b} per pack.",
     ]
-    ask = f"How many dollars does {who.name} save by buying all of them in the red shop?"
+    ask = f"How many dollars does {who.name} save by buying all in the red shop, not the blue one?"
     return Draft(who, facts, ask, w, {"n": n, "k": k, "a": a, "j": j, "b": b}, PRICE)

@@ -25,8 +25,8 @@ def two_legs(d: Draw) -> Draft:
     else:
         w.add("In all", first, second, unit=KM)
     facts = [
-        f"{who.name} drives for {HOUR.of(t)} at {v} km per hour.",
-        f"After lunch {who.he} drives for {HOUR.of(s)} at {u} km per hour.",
+        f"{who.name} travels for {HOUR.of(t)} at {v} km per hour.",
+        f"After lunch {who.he} travels for {HOUR.of(s)} at {u} km per hour.",
     ]
     if walk:
         facts.append(f"At the end {who.he} walks {walk} km to a hut.")

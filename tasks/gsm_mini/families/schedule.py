@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gsm_mini.draw import Draw
-from gsm_mini.nouns import BAKED, DAY, HOUR, LESSON, MINUTE, WEEK
+from gsm_mini.nouns import BAKED, DAY, HOUR, KM, LESSON, MINUTE, WEEK
 from gsm_mini.problem import Draft, Work, family
 
 TIME = frozenset({"time"})
@@ -96,22 +96,22 @@ def dozens(d: Draw) -> Draft:
 
 
 @family(check=lambda p: -(-(p["goal"] - p["done"]) // (p["fast"] - p["rest"])) + p["off"])
-def training(d: Draw) -> Draft:
+def running(d: Draw) -> Draft:
     """(goal - done)/(fast - rest) + off days."""
     who = d.person()
     net, rest, t = d.sized(3, 8, 15), d.sized(2, 6, 12), d.sized(3, 9, 19)
     done, off = d.sized(5, 30, 99), d.sized(2, 4, 9)
     fast, goal = net + rest, net * t + done
     w = Work()
-    gap = w.sub("Still to lift:", goal, done, unit="kg")
-    per = w.sub("Per day", fast, rest, unit="kg")
+    gap = w.sub("Still to run:", goal, done, unit=KM)
+    per = w.sub("Per day", fast, rest, unit=KM)
     days = w.div("That takes", gap, per, unit=DAY)
     w.add("With the free days", days, off, unit=DAY)
     facts = [
-        f"{who.name} must move {goal} kg of sand and has moved {done} kg so far.",
-        f"Every day {who.he} moves {fast} kg, but the wind blows {rest} kg back.",
-        f"{who.He} also takes {off} free days on which nothing moves.",
+        f"{who.name} wants to run {goal} km this year and has run {done} km so far.",
+        f"Every day {who.he} goes {fast} km, but {rest} km of that are by bike and do not count.",
+        f"{who.He} also takes {off} free days without any sport.",
     ]
-    ask = "How many days does it take until all the sand is moved?"
+    ask = f"How many days does {who.name} need from now on to reach the {goal} km?"
     params = {"goal": goal, "done": done, "fast": fast, "rest": rest, "off": off}
     return Draft(who, facts, ask, w, params, TIME)
