@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -15,15 +16,17 @@ from evalsuite.yamlfile import read_yaml
 
 DEFAULT_SUITE = "glm53-mini"
 ENGINE_KINDS = ("mini", "vllm", "sglang", "openai")
-BASELINE_POLICIES = ("auto", "none")
 
-EngineKind = Literal["mini", "vllm", "sglang", "openai"]
+_PLUGIN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which engine to open and how. None leaves a choice to the engine; `options` are its own."""
+    """Which engine to open and how. None leaves a choice to the engine; `options` are its own.
 
-    kind: EngineKind
+    `kind` is one of ENGINE_KINDS, or `module:function` for an engine kept elsewhere.
+    """
+
+    kind: str
     model: str | None = None
     dtype: str | None = None
     device: str | None = None
@@ -31,6 +34,9 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     options: Options = {}
 
     def __post_init__(self) -> None:
+        if self.kind not in ENGINE_KINDS and not _PLUGIN.fullmatch(self.kind):
+            known = ", ".join(ENGINE_KINDS)
+            raise ValueError(f"kind must be {known} or module:function, not {self.kind!r}")
         if self.concurrency is not None and self.concurrency < 1:
             raise ValueError("concurrency must be at least 1")
 
@@ -138,11 +144,11 @@ def _other_task(suite: Suite, task: str) -> Suite:
 
 def _engine(config: EngineConfig, overrides: Overrides) -> EngineConfig:
     if overrides.engine is not None and overrides.engine != config.kind:
-        if overrides.engine not in ENGINE_KINDS:
-            known = ", ".join(ENGINE_KINDS)
-            raise UsageError(f"no engine {overrides.engine!r}; there are: {known}", field="engine")
         # Another engine's model, dtype and options would mean nothing to this one.
-        config = EngineConfig(kind=overrides.engine)  # type: ignore[arg-type]
+        try:
+            config = EngineConfig(kind=overrides.engine)
+        except ValueError as problem:
+            raise UsageError(str(problem), field="engine") from None
     if overrides.model is not None:
         config = msgspec.structs.replace(config, model=overrides.model)
     return config

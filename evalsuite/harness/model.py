@@ -1,0 +1,93 @@
+"""lm-eval's model interface on top of an arm of one of our engines."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from evalsuite.arms import parse_arm
+from evalsuite.engines.base import Answer, Request
+from evalsuite.engines.opening import open_engine
+from evalsuite.errors import RunIncomplete, UsageError
+from evalsuite.harness.library import read_generation
+from evalsuite.suite import DEFAULT_SUITE, EngineConfig, load_suite
+
+MODEL_NAME = "evalsuite"
+_RESERVED = ("batch_size", "max_batch_size")
+
+
+def engine_config(arguments: dict[str, Any]) -> EngineConfig:
+    """Return the engine that lm-eval's `--model_args` ask for; what is no name here is an option.
+
+    `engine=mini,model=…,dtype=…,device=…,concurrency=…`, all of them optional. Values that the
+    arguments leave out come from the default suite where the engine is its own.
+    """
+    options = {key: value for key, value in arguments.items() if key not in _RESERVED}
+    suite = load_suite(DEFAULT_SUITE).engine
+    kind = str(options.pop("engine", suite.kind))
+    base = suite if kind == suite.kind else None
+    named = {key: options.pop(key, None) for key in ("model", "dtype", "device", "concurrency")}
+    settled = {
+        key: value if value is not None else getattr(base, key, None)
+        for key, value in named.items()
+    }
+    try:
+        return EngineConfig(
+            kind=kind, options={**(base.options if base else {}), **options}, **settled
+        )
+    except ValueError as problem:
+        raise UsageError(str(problem), field="model_args") from None
+
+
+@cache
+def model_class() -> type[Any]:
+    """Return the LM class; made on demand, since its base class is lm-eval's."""
+    from lm_eval.api.model import LM
+
+    class EvalsuiteLM(LM):  # type: ignore[misc]
+        """One arm of one engine, as lm-eval sees a model."""
+
+        def __init__(self, arm: str = "eager", **arguments: Any) -> None:
+            super().__init__()
+            self._engine = open_engine(engine_config(arguments))
+            self._session = self._engine.start(parse_arm(arm))
+            self._session.warm_up()
+
+        def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+            """Answer all requests together; texts come back in the order of the requests."""
+            asked = [_request(index, instance) for index, instance in enumerate(requests)]
+            self._engine.check(asked)
+            answers: dict[str, Answer] = {}
+
+            def take(answer: Answer) -> None:
+                answers[answer.request_id] = answer
+
+            self._session.generate(asked, take)
+            texts = [_text(answers.get(request.request_id)) for request in asked]
+            for instance, text in zip(requests, texts, strict=True):
+                self.cache_hook.add_partial("generate_until", instance.args, text)
+            return texts
+
+        def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
+            """Refuse: engines here answer, they do not score given text."""
+            raise UsageError("only generation tasks can be run with model evalsuite", field="tasks")
+
+        def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
+            """Refuse: engines here answer, they do not score given text."""
+            raise UsageError("only generation tasks can be run with model evalsuite", field="tasks")
+
+    return EvalsuiteLM
+
+
+def _request(index: int, instance: Any) -> Request:
+    prompt, arguments = instance.args[:2]
+    generation = read_generation(arguments, str(instance.task_name))
+    return Request(str(index), str(prompt), generation.max_tokens, generation.stops)
+
+
+def _text(answer: Answer | None) -> str:
+    if answer is None or answer.text is None:
+        told = "no answer came back" if answer is None else str(answer.error)
+        # lm-eval has no notion of an error: an empty text would be scored as a wrong answer.
+        raise RunIncomplete(f"a request failed: {told}")
+    return answer.text
