@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import math
 import os
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import IO, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -20,7 +17,6 @@ from evalsuite.records import Evidence, Item, Record, Run
 
 T = TypeVar("T")
 
-LOCK_NAME = ".lock"
 _FIELD = re.compile(r"(?:field `([^`]+)`)|(?:at `\$\.?([^`]*)`)")
 
 
@@ -57,7 +53,7 @@ def read_file(path: Path, kind: type[T]) -> T:
 
 def read_lines(path: Path, kind: type[T]) -> list[T]:
     """Return the structs of a JSONL file. Raises DamagedRun for any bad, torn or empty line."""
-    return list(_lines(_read(path), kind, path))
+    return list(parse_lines(_read(path), kind, path))
 
 
 def read_run(folder: Path) -> Run:
@@ -98,7 +94,7 @@ def write_atomic(path: Path, data: bytes) -> None:
         _sync_folder(path.parent)
     except OSError as problem:
         temporary.unlink(missing_ok=True)
-        raise _disk_error(problem, path) from None
+        raise disk_error(problem, path) from None
 
 
 def write_struct(path: Path, value: object) -> None:
@@ -111,110 +107,6 @@ def write_lines(path: Path, values: list[T]) -> None:
     write_atomic(path, b"".join(encode(value) + b"\n" for value in values))
 
 
-def recover_records(path: Path) -> list[Record]:
-    """Return the whole records of an interrupted file and cut a torn last line off it.
-
-    A line is torn when it has no newline; damage anywhere else raises DamagedRun.
-    """
-    if not path.exists():
-        return []
-    data = path.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    records = list(_lines(data[:whole], Record, path)) if whole else []
-    if whole != len(data):
-        with path.open("r+b") as file:
-            file.truncate(whole)
-            os.fsync(file.fileno())
-    return records
-
-
-class RecordLog:
-    """Append-only writer of `records.jsonl`, synced to disk every `batch` records or `interval_s`.
-
-    `saved` counts the records that are known to be on disk.
-    """
-
-    def __init__(self, path: Path, batch: int = 16, interval_s: float = 2.0) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.path = path
-        self.saved = 0
-        self._batch = batch
-        self._interval_s = interval_s
-        self._pending: list[bytes] = []
-        self._synced_at = time.monotonic()
-        self._file: IO[bytes] = path.open("ab", buffering=0)
-
-    def append(self, record: Record) -> None:
-        """Take one record; it is on disk after the next sync. Raises ValueError for NaN."""
-        self._pending.append(encode(record) + b"\n")
-        due = time.monotonic() - self._synced_at >= self._interval_s
-        if due or len(self._pending) >= self._batch:
-            self.sync()
-
-    def sync(self) -> None:
-        """Bring all taken records to disk. Raises RunIncomplete where the disk refuses."""
-        if not self._pending:
-            return
-        end = os.fstat(self._file.fileno()).st_size
-        try:
-            _write_all(self._file, b"".join(self._pending))
-            os.fsync(self._file.fileno())
-        except OSError as problem:
-            self._file.truncate(end)
-            raise _disk_error(problem, self.path) from None
-        self.saved += len(self._pending)
-        self._pending.clear()
-        self._synced_at = time.monotonic()
-
-    def close(self) -> None:
-        """Sync and close."""
-        try:
-            self.sync()
-        finally:
-            self._file.close()
-
-    def __enter__(self) -> RecordLog:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class RunLock:
-    """Exclusive right to write to a run folder; the system drops it when the process ends."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._file = (folder / LOCK_NAME).open("a")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as problem:
-            self._file.close()
-            if problem.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-            raise UsageError("another process is writing to this run", file=folder) from None
-
-    def release(self) -> None:
-        """Give the folder up."""
-        self._file.close()
-
-    def __enter__(self) -> RunLock:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.release()
-
-
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
@@ -224,7 +116,8 @@ def _read(path: Path) -> bytes:
         raise DamagedRun(f"cannot be read: {problem.strerror}", file=path) from None
 
 
-def _lines(data: bytes, kind: type[T], path: Path) -> Iterator[T]:
+def parse_lines(data: bytes, kind: type[T], path: Path) -> Iterator[T]:
+    """Yield the structs of JSONL bytes. Raises DamagedRun for any bad, torn or empty line."""
     if data and not data.endswith(b"\n"):
         line = data.count(b"\n") + 1
         raise DamagedRun("the last line is torn: the run was interrupted", file=path, line=line)
@@ -254,13 +147,6 @@ def _require_finite(value: object, path: str) -> None:
             _require_finite(inner, f"{path}[{index}]")
 
 
-def _write_all(file: IO[bytes], data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        written = file.write(view)
-        view = view[written:]
-
-
 def _sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -269,7 +155,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _disk_error(problem: OSError, path: Path) -> EvalsuiteError:
+def disk_error(problem: OSError, path: Path) -> EvalsuiteError:
+    """Return what to tell the user where `path` could not be written."""
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
         return RunIncomplete(
             "no space left on the disk; what was saved is whole, make room and --resume", file=path
