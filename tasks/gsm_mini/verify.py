@@ -13,13 +13,14 @@ GOLD = re.compile(r"#### (\d+)")
 NUMBER = re.compile(r"\d+")
 TOKEN = re.compile(r"\d+|[+*/-]")
 
-# Numbers that a question states in words, and those that everybody knows: days of a week, minutes
-# of an hour, coins, centimeters, grams, percent.
+# Numbers that a question states in words, or by naming a thing whose size everybody knows.
 WORDS = {
-    **{"half": 2, "twice": 2, "third": 3, "three": 3, "quarter": 4, "four": 4, "fourth": 4},
-    **{"fifth": 5, "sixth": 6, "eighth": 8, "two": 2},
+    **{"half": 2, "twice": 2, "two": 2, "third": 3, "three": 3, "quarter": 4, "four": 4},
+    **{"fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8, "week": 7, "dozen": 12, "hours": 60},
+    **{"quarters": 25, "dimes": 10, "nickels": 5, "%": 100},
 }
-KNOWN = frozenset({1, 2, 5, 7, 10, 12, 25, 60, 100, 1000})
+# To add or take one, to double and to halve need no stated number.
+KNOWN = frozenset({1, 2})
 
 
 class Mismatch(ValueError):
@@ -51,23 +52,23 @@ def evaluate(expression: str) -> Fraction:
 
 def stated_numbers(question: str) -> set[int]:
     """Every number that the question states, in digits or in words."""
-    words = re.findall(r"[a-z]+", question.lower())
+    words = re.findall(r"[a-z]+|%", question.lower())
     digits = {int(number) for number in NUMBER.findall(question)}
     return digits | {WORDS[word] for word in words if word in WORDS}
 
 
-def _grounded(number: int, others: list[int], known: set[int], values: list[int]) -> bool:
+def _grounded(number: int, others: list[int], stated: set[int], before: set[int]) -> bool:
     """Whether a step may use a number.
 
-    It is stated, known or computed before; one less than a stated number (the other parts of a
+    It is stated, known or was in a step before; one less than a stated number (the other parts of a
     fraction); or how often another operand goes into a value computed before.
     """
-    if number in known or number in values or number + 1 in known:
+    if number in KNOWN or number in stated or number in before or number + 1 in stated:
         return True
-    return any(value // other == number for value in values for other in others if other)
+    return any(value // other == number for value in before for other in others if other)
 
 
-def _check_step(line: str, known: set[int], values: list[int]) -> int:
+def _check_step(line: str, stated: set[int], before: set[int]) -> int:
     found = STEP.findall(line)
     if len(found) != 1 or line.count("<<") != 1:
         raise Mismatch(f"not exactly one annotated step: {line!r}")
@@ -79,9 +80,9 @@ def _check_step(line: str, known: set[int], values: list[int]) -> int:
     operands = [int(number) for number in NUMBER.findall(expression)]
     for place, number in enumerate(operands):
         others = operands[:place] + operands[place + 1 :]
-        if not _grounded(number, others, known, values):
+        if not _grounded(number, others, stated, before):
             raise Mismatch(f"{number} comes from nowhere: {line!r}")
-    known.update(operands)
+    before.update(operands, [int(result)])
     return int(result)
 
 
@@ -96,10 +97,9 @@ def verify(question: str, answer: str) -> int:
     gold = GOLD.fullmatch(last)
     if gold is None:
         raise Mismatch(f"the last line is not '#### <whole number>': {last!r}")
-    known = stated_numbers(question) | KNOWN
-    values: list[int] = []
-    for line in steps:
-        values.append(_check_step(line, known, values))
+    stated = stated_numbers(question)
+    before: set[int] = set()
+    values = [_check_step(line, stated, before) for line in steps]
     if not values:
         raise Mismatch("the answer has no step")
     if values[-1] != int(gold[1]):

@@ -35,11 +35,11 @@ def buses_needed(d: Draw) -> Draft:
     n, k = d.sized(3, 6, 15), d.sized(8, 20, 32)
     adults, seats = d.sized(2, 9, 29), d.sized(12, 30, 48)
     full, left = divmod(n * k + adults, seats)
-    d.need(left > 0 and full > 0)
+    d.need(left > 0 and full > 1)
     w = Work()
     kids = w.mul("There are", n, k, unit=CHILD)
     people = w.add("With adults", kids, adults, unit="people")
-    taken = w.mul(f"{BUS.of(full).capitalize()} take", full, seats, unit="people")
+    taken = w.mul(f"{BUS.of(full)} take", full, seats, unit="people")
     w.sub("Not seated:", people, taken, unit="people")
     w.add("So", full, 1, unit=BUS)
     facts = [

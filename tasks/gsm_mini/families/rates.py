@@ -117,21 +117,18 @@ def reading(d: Draw) -> Draft:
     """(all - n*day - night) / left pages per day."""
     who = d.person()
     n, day, left = d.sized(2, 6, 12), d.sized(8, 20, 45), d.sized(2, 6, 9)
-    per, night = d.sized(5, 20, 60), d.extra(3, 12, 40)
+    per, night = d.sized(5, 20, 60), d.sized(3, 12, 40)
     whole = n * day + night + left * per
     w = Work()
     done = w.mul("Read:", n, day, unit=PAGE)
-    if night:
-        done = w.add("And then", done, night, unit=PAGE)
+    done = w.add("And then", done, night, unit=PAGE)
     rest = w.sub("Left:", whole, done, unit=PAGE)
     w.div("Each day", rest, left, unit=PAGE)
     facts = [
         f"{who.name} has a book of {whole} pages.",
-        f"For {DAY.of(n)} {who.he} reads {day} pages a day.",
+        f"For {DAY.of(n)} {who.he} reads {day} pages a day, and then on a train {night} pages.",
+        f"{who.He} wants to finish it in {left} more days, with as many pages each day.",
     ]
-    if night:
-        facts.append(f"Then {who.he} reads {night} more pages on a train.")
-    facts.append(f"{who.He} wants to finish it in {left} more days, with as many pages each day.")
     ask = f"How many pages must {who.name} read on each of these {left} days?"
     params = {"all": whole, "n": n, "day": day, "night": night, "left": left}
     return Draft(who, facts, ask, w, params, frozenset({"page"}))
@@ -160,29 +157,34 @@ def overtime(d: Draw) -> Draft:
     return Draft(who, facts, ask, w, {"h": h, "pay": pay, "o": o, "plus": plus, "tax": tax}, TIME)
 
 
-@family(check=lambda p: _hours_until(p["size"] - p["start"], p["into"] - p["out"]))
+@family(check=lambda p: _hours_until(p["size"] - p["start"], p["a"] + p["b"] - p["out"]))
 def tank(d: Draw) -> Draft:
-    """(size - start) / (into - out) minutes."""
+    """(size - start) / (a + b - out) minutes."""
     who = d.person()
     net, out, t = d.sized(3, 9, 19), d.sized(2, 5, 12), d.sized(3, 9, 24)
     start = d.sized(5, 40, 199)
-    size, into = start + net * t, net + out
+    size, b = start + net * t, d.between(2, net + out - 2)
+    a = net + out - b
+    d.need(a != b)
     w = Work()
     space = w.sub("Space:", size, start, unit=LITER)
-    gain = w.sub("Per minute", into, out, unit=LITER)
+    flow = w.add("Both pipes:", a, b, unit=LITER)
+    gain = w.sub("Per minute", flow, out, unit=LITER)
     w.div("Time:", space, gain, unit=MINUTE)
     facts = [
         f"A tank holds {size} liters and has {start} liters of water in it.",
-        f"{who.name} opens a pipe that lets in {into} liters per minute.",
+        f"{who.name} opens two pipes: one lets in {LITER.of(a)} per minute, the other {b}.",
         f"A hole lets {LITER.of(out)} per minute run out.",
     ]
     ask = "How many minutes does it take until the tank is full?"
-    return Draft(who, facts, ask, w, {"size": size, "start": start, "into": into, "out": out}, TIME)
+    return Draft(
+        who, facts, ask, w, {"size": size, "start": start, "a": a, "b": b, "out": out}, TIME
+    )
 
 
-@family(check=lambda p: (p["far"] + p["back"]) * p["price"] // p["per"])
+@family(check=lambda p: (p["far"] + p["back"]) * p["price"] // p["per"] - p["gift"])
 def fuel(d: Draw) -> Draft:
-    """(far + back) / per liters, times price."""
+    """(far + back) / per * price - gift."""
     who, x = d.person(), d.pick(THINGS)
     per, liters, price = d.sized(4, 9, 15), d.sized(4, 12, 40), d.sized(2, 4, 9)
     whole = per * liters
@@ -192,11 +194,20 @@ def fuel(d: Draw) -> Draft:
     w = Work()
     trip = w.add("The trip is", far, back, unit=KM)
     used = w.div("It takes", trip, per, unit=LITER)
-    w.mul("It costs", used, price, unit="$")
+    cost = w.mul("It costs", used, price, unit="$")
+    gift = d.between(2, cost - 2)
+    w.sub(f"{who.name} pays", cost, gift, unit="$")
     facts = [
         f"{who.name} drives {far} km to sell {x.many} and takes another road of {back} km home.",
         f"The car goes {per} km on one liter of fuel.",
-        f"A liter costs ${price}.",
+        f"A liter costs ${price}, and a friend gives {who.name} ${gift} for the fuel.",
     ]
-    ask = f"How many dollars does {who.name} pay for the fuel of the whole trip?"
-    return Draft(who, facts, ask, w, {"far": far, "back": back, "per": per, "price": price}, TIME)
+    ask = f"How many dollars does the fuel of the whole trip cost {who.name} in the end?"
+    return Draft(
+        who,
+        facts,
+        ask,
+        w,
+        {"far": far, "back": back, "per": per, "price": price, "gift": gift},
+        TIME,
+    )

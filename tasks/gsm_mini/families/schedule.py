@@ -55,9 +55,9 @@ def lessons(d: Draw) -> Draft:
     return Draft(who, facts, ask, w, {"n": n, "m": m, "b": b, "home": home}, TIME)
 
 
-@family(check=lambda p: (p["a"] * p["k"] + p["b"] * (7 - p["k"])) * p["weeks"])
+@family(check=lambda p: (p["a"] * p["k"] + p["b"] * (7 - p["k"])) * p["weeks"] - p["burnt"])
 def weekly_total(d: Draw) -> Draft:
-    """(a*k + b*(7-k)) * weeks."""
+    """(a*k + b*(7-k)) * weeks - burnt."""
     who, x = d.person(), d.pick(BAKED)
     k, a, b, weeks = d.between(2, 5), d.sized(3, 9, 19), d.sized(3, 9, 19), d.sized(2, 4, 9)
     d.need(a != b and a * k + b * (7 - k) < 100)
@@ -66,13 +66,19 @@ def weekly_total(d: Draw) -> Draft:
     off = w.sub("Other days:", 7, k)
     second = w.mul("They give", off, b, unit=x)
     week = w.add("Per week", first, second, unit=x)
-    w.mul("In all", week, weeks, unit=x)
+    baked = w.mul("In all", week, weeks, unit=x)
+    burnt = d.extra(2, 9, 40)
+    if burnt:
+        w.sub("Good ones:", baked, burnt, unit=x)
     facts = [
         f"{who.name} bakes {x.of(a)} on each of {k} days of the week.",
         f"On each of the other days of the week {who.he} bakes {b}.",
     ]
-    ask = f"How many {x.many} does {who.name} bake in {WEEK.of(weeks)} of 7 days?"
-    return Draft(who, facts, ask, w, {"a": a, "k": k, "b": b, "weeks": weeks})
+    span = f"in {WEEK.of(weeks)} of 7 days"
+    ask = f"How many {x.many} does {who.name} bake {span}?"
+    if burnt:
+        ask = f"If {burnt} {x.many} burn {span}, how many good ones does {who.name} bake?"
+    return Draft(who, facts, ask, w, {"a": a, "k": k, "b": b, "weeks": weeks, "burnt": burnt})
 
 
 @family(check=lambda p: (12 * p["dozen"] - p["bad"]) // p["size"] * p["price"])
