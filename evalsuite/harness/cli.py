@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from evalsuite.harness.library import library_version
+from evalsuite.harness.library import make_ready
 from evalsuite.harness.model import MODEL_NAME, model_class
 from evalsuite.harness.task import own_tasks
 from evalsuite.paths import TASKS
@@ -19,7 +19,7 @@ def run_lm_eval(arguments: Sequence[str]) -> None:
     known before its parser runs: the model `evalsuite`, and `tasks/` beside what `--include_path`
     names. Raises SystemExit as lm-eval does, and UsageError where lm-eval is not installed.
     """
-    library_version()
+    make_ready()
     from lm_eval._cli import HarnessCLI
     from lm_eval.api.registry import model_registry
     from lm_eval.utils import setup_logging

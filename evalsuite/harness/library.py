@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 from evalsuite.errors import UsageError
+from evalsuite.paths import TASKS
 
 DISTRIBUTION = "lm_eval"
 MADE_FOR = "0.4.13"
@@ -31,9 +34,24 @@ def library_version() -> str:
         ) from None
 
 
-def quiet() -> None:
-    """Keep lm-eval's and datasets' notices off the terminal; warnings stay."""
+def make_ready() -> None:
+    """Do once what every use of lm-eval's tasks here needs. Raises UsageError where it is missing.
+
+    `tasks/` becomes importable, and lm-eval's templates are compiled once instead of anew for every
+    item, which is nearly all of the time that building prompts takes.
+    """
     library_version()
+    if str(TASKS) not in sys.path:
+        sys.path.append(str(TASKS))
+    import lm_eval.utils
+
+    compile_template = lm_eval.utils.env.from_string
+    if not hasattr(compile_template, "cache_info"):
+        lm_eval.utils.env.from_string = lru_cache(maxsize=256)(compile_template)
+
+
+def quiet() -> None:
+    """Keep lm-eval's and datasets' notices off the terminal; errors stay."""
     for name in ("lm_eval", "lm-eval", "datasets", "evaluate"):
         logging.getLogger(name).setLevel(logging.ERROR)
 

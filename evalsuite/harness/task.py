@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from evalsuite.errors import UsageError
-from evalsuite.harness.library import Generation, library_version, quiet, read_generation
+from evalsuite.harness.library import (
+    Generation,
+    library_version,
+    make_ready,
+    quiet,
+    read_generation,
+)
 from evalsuite.paths import TASKS
 from evalsuite.protocol import GREEDY, Protocol, sha256_text
 from evalsuite.records import Item
@@ -164,6 +170,7 @@ def load_task(name: str, *, shots: int | None = None, max_tokens: int | None = N
     `shots` and `max_tokens` override the task's. Raises UsageError for an unknown task, one that is
     not about generating text, or data that cannot be read.
     """
+    make_ready()
     quiet()
     task = _find(name)
     if task.get_config("output_type") != "generate_until":

@@ -1,0 +1,81 @@
+"""One `evalsuite run`, from the command line's wishes to an executed run."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+
+from evalsuite.engines.opening import open_engine
+from evalsuite.errors import UsageError
+from evalsuite.harness import load_task
+from evalsuite.paths import RUNS
+from evalsuite.planning import choose_items
+from evalsuite.progress import RunProgress
+from evalsuite.runfolder import Mode
+from evalsuite.runner import Executed, StopRule, execute
+from evalsuite.suite import Overrides, Suite, resolve_suite
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What the command line asks of a run."""
+
+    suite: str
+    overrides: Overrides
+    items: str | None
+    out: Path | None
+    mode: Mode
+
+
+def launch(asked: Launch, stop_rule: StopRule | None = None) -> tuple[Suite, Executed]:
+    """Execute a run with progress on standard error.
+
+    Raises UsageError for whatever is wrong before the first answer, RunIncomplete where the run is
+    interrupted by SIGINT or SIGTERM.
+    """
+    suite = resolve_suite(asked.suite, asked.overrides)
+    if asked.mode == "resume" and asked.out is None:
+        raise UsageError("--resume needs --out: which run to go on with", field="out")
+    folder = asked.out if asked.out is not None else default_folder(suite)
+    task = load_task(suite.task, shots=suite.shots, max_tokens=suite.max_tokens)
+    items = choose_items(task, suite.limit, asked.items)
+    engine = open_engine(suite.engine)
+    try:
+        with _terminable(), RunProgress() as progress:
+            executed = execute(
+                suite,
+                task,
+                items,
+                engine,
+                folder,
+                mode=asked.mode,
+                watcher=progress,
+                stop_rule=stop_rule,
+            )
+    finally:
+        engine.close()
+    return suite, executed
+
+
+def default_folder(suite: Suite) -> Path:
+    """Return `runs/<time>-<suite>`."""
+    return RUNS / f"{datetime.now().strftime('%Y%m%d-%H%M%S')}-{suite.name}"
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end a run as SIGINT does, so that it can be resumed."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
