@@ -186,5 +186,9 @@ def _differences(mine: object, theirs: object, path: str) -> list[str]:
 
 
 def _short(value: object, limit: int = 60) -> str:
+    if isinstance(value, list | tuple) and value and isinstance(value[0], dict):
+        value = [inner.get("name", inner) for inner in value]
+    if isinstance(value, list | tuple) and len(value) > 8:
+        return f"{len(value)} values from {value[0]!r} to {value[-1]!r}"
     text = repr(value)
     return text if len(text) <= limit else f"{text[:limit]}…"
