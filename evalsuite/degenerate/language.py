@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
-from evalsuite.degenerate.lexicon import ABBREVIATIONS, FOREIGN, FUNCTION, KNOWN
+from evalsuite.degenerate.lexicon import ENDINGS, FOREIGN, FUNCTION, KNOWN
 from evalsuite.degenerate.view import Finding, Reading
 
-_ENDINGS = ("s", "es", "ed", "d", "ing", "er", "ers", "ly", "'s", "’s", "y", "n", "r", "st", "est")
 _SCRIPTS = (
     (0x0370, 0x03FF, "greek"), (0x0400, 0x052F, "cyrillic"), (0x0530, 0x058F, "armenian"),
     (0x0590, 0x05FF, "hebrew"), (0x0600, 0x07BF, "arabic"), (0x0900, 0x097F, "devanagari"),
@@ -19,15 +18,16 @@ _SCRIPTS = (
     (0x3040, 0x30FF, "han"), (0x3400, 0x9FFF, "han"), (0xAC00, 0xD7AF, "hangul"),
     (0xF900, 0xFAFF, "han"), (0x20000, 0x2FA1F, "han"),
 )  # fmt: skip
+_OTHER = re.compile(r"[\u0370-\u1fff\u3040-\ud7ff\uf900-\ufaff\U00020000-\U0002fa1f]")
 _TOPIC = re.compile(
     r"\b(?:chinese|japanese|korean|russian|greek|arabic|hebrew|hindi|thai|german|french|spanish"
     r"|language|letter|character|translat\w*|means?|called|alphabet|word)\b",
     re.I,
 )
 _QUOTED = re.compile(r"[\"'«„“‘「『][^\"'»“”’」』]{1,40}[\"'»”’」』]")
-_GLUED = re.compile(r"[^\W\d_]{2,}\d+(?:[.,]\d+)*|\d[.,]{2,}|,\d+,\d+\.|\.\d*\.\.|\d+[a-z]\.\d")
+_GLUED = re.compile(r"[^\W\d_]{2,}\d+(?:[.,]\d+)*|\d[.,]{2}(?![.,\s])|,\d+,\d+\.|\.\d+\.\.|\d+[a-z]\.\d")
 _CODE = re.compile(r"[={(;]\s*$|^\s*(?:def|import|for|print|assert|return|class)\b|\w+\(\w*\)|https?:|/\w+/", re.M)
-_ODD_RUN = re.compile(r"[{}\[\]|\\^~`@;<>$_]{2,}|[≡◣✗◆■◇▲►☐⊕∇∮§¶¤¬]")
+_ODD_RUN = re.compile(r"[{}\[\]|\\^~`@;<>$_]{2,}|[}\])],[{\[(]|[≡◣✗◆■◇▲►☐⊕∇∮§¶¤¬]")
 _LATEX = re.compile(r"\\[a-zA-Z(\[]|\$\$|```")
 
 
@@ -58,6 +58,8 @@ def _prompt_scripts(prompt: str) -> frozenset[str]:
 
 
 def _scripts(reading: Reading) -> Iterator[Finding]:
+    if not _OTHER.search(reading.text) and (reading.prompt or "").isascii():
+        return
     letters = [(at, script_of(c)) for at, c in enumerate(reading.text[:20000]) if c.isalpha()]
     counts = Counter(name for _, name in letters)
     if counts.get("greek", 0) <= 4:
@@ -81,7 +83,7 @@ def _about_language(reading: Reading) -> bool:
 
 def _salad(reading: Reading) -> Iterator[Finding]:
     """Find words that belong to no sentence: hardly a function word, hardly a known one."""
-    words = [token for token in reading.lower if token[0].isalpha()]
+    words = [token for token in reading.lower if token[0].isalpha() and token < "\u0250"]
     count = len(words)
     if count < 8:
         return
@@ -89,7 +91,7 @@ def _salad(reading: Reading) -> Iterator[Finding]:
     if function * 8 > count or _CODE.search(reading.text):
         return
     foreign = sum(map(FOREIGN.__contains__, words))
-    strange = [word for word in set(words) if not _known(word, reading)]
+    strange = reading.strange
     share = len(strange) / len(set(words))
     if share < 0.6 or (function + foreign) * 8 > count or _other_language(reading, strange):
         return
@@ -104,16 +106,6 @@ def _other_language(reading: Reading, strange: list[str]) -> bool:
         return False
     english = sum(map(FUNCTION.__contains__, prompt)) / len(prompt)
     return english < 0.2 and "latin" in _prompt_scripts(reading.prompt or "")
-
-
-def _known(word: str, reading: Reading) -> bool:
-    if word in KNOWN or word in reading.asked.words or word in ABBREVIATIONS or len(word) == 1:
-        return True
-    return any(
-        word.endswith(ending) and (word[: -len(ending)] in KNOWN
-                                   or word[: -len(ending)] in reading.asked.words)
-        for ending in _ENDINGS
-    )  # fmt: skip
 
 
 def _spaces(reading: Reading) -> Iterator[Finding]:
@@ -132,16 +124,14 @@ def _cut_words(reading: Reading) -> Iterator[Finding]:
     """Find words that are the beginnings of words the prompt or the answer holds in full."""
     if not reading.prompt:
         return
-    tokens, lower = reading.tokens, reading.lower
-    strange = [
-        index
-        for index, word in enumerate(lower)
-        if word[0].isalpha() and len(word) > 1 and not _known(word, reading)
-    ]
+    strange = reading.strange
     if not strange:
         return
-    full = reading.asked.words | {word for word in lower if len(word) > 4} | _LONG
-    cut = {lower[index]: index for index in strange if _is_cut(lower[index], full)}
+    tokens, lower = reading.tokens, reading.lower
+    full = reading.asked.words | {word for word in lower if len(word) > 4}
+    cut = {word: lower.index(word) for word in strange if _is_cut(word, full)}
+    if not cut:
+        return
     final = cut.get(lower[-1]) == len(tokens) - 1 and reading.finish == "stop"
     if len(cut) >= 4 and len(cut) * 12 >= len(tokens):
         yield reading.at_token("cut_words", "high", min(cut.values()))
@@ -149,32 +139,38 @@ def _cut_words(reading: Reading) -> Iterator[Finding]:
         yield reading.at_token("cut_words", "low", min(cut.values()))
 
 
-_LONG = frozenset(word for word in KNOWN if len(word) >= 4)
+_BEGINNINGS = frozenset(
+    word[:size]
+    for word in KNOWN
+    for size in range(2, len(word))
+    if word[size:] not in ENDINGS and len(word) >= 4
+)
 
 
 def _is_cut(word: str, full: frozenset[str] | set[str]) -> bool:
-    return any(
-        whole.startswith(word)
-        and len(whole) > len(word)
-        and whole[len(word) :] not in _ENDINGS
+    return word in _BEGINNINGS or any(
+        whole.startswith(word) and whole != word and whole[len(word) :] not in ENDINGS
         for whole in full
     )
+
+
+def _formal(text: str) -> bool:
+    return bool(_CODE.search(text) or _LATEX.search(text))
 
 
 def _soup(reading: Reading) -> Iterator[Finding]:
     """Find digits glued to words, runs of signs, words of another language in an English answer."""
     text = reading.text
-    if _LATEX.search(text):
-        return
-    glued = _GLUED.findall(text) if not _CODE.search(text) else []
-    if len(glued) >= 3 and len(glued) * 8 >= len(reading.tokens):
+    glued = _GLUED.findall(text)
+    if len(glued) >= 3 and len(glued) * 8 >= len(reading.tokens) and not _formal(text):
         yield reading.found("token_soup", "high" if len(glued) >= 5 else "low", 0)
         return
     odd = _ODD_RUN.search(text) if "<<" not in text and "|" not in text else None
-    if odd and odd[0] not in (reading.prompt or "") and not _CODE.search(text):
+    if odd and odd[0] not in (reading.prompt or "") and not _formal(text):
         yield reading.found("stray_signs", "low", odd.start())
-    if reading.prompt and sum(map(FUNCTION.__contains__, reading.asked.words)) >= 5:
-        foreign = [word for word in reading.lower if word in FOREIGN and word not in reading.asked.words]
+    if not FOREIGN.isdisjoint(reading.lower) and len(FUNCTION & reading.asked.words) >= 5:
+        asked = reading.asked.words
+        foreign = [word for word in reading.lower if word in FOREIGN and word not in asked]
         if len(set(foreign)) >= 2 and not _about_language(reading):
             at = reading.lower.index(foreign[0])
             yield reading.at_token("foreign_words", "high" if len(set(foreign)) >= 6 else "low", at)

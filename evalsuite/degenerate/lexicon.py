@@ -64,6 +64,8 @@ COMMON = frozenset(
 )
 KNOWN = FUNCTION | COMMON
 
+ENDINGS = ("s", "es", "ed", "d", "ing", "er", "ers", "ly", "'s", "’s", "y", "n", "r", "st", "est")
+
 ABBREVIATIONS = frozenset(
     """min mins hr hrs sec secs km cm mm kg lb lbs oz ft yd mi mph kph am pm pt qt gal doz temp avg
     approx est max num amt tot mon tue tues wed thu thur thurs fri sat sun jan feb mar apr jun jul
@@ -92,7 +94,7 @@ _AFTER = {
     _BE: (*_BE, "has", "have", "had", "of"),
     ("and", "or"): (".", ";", "=", "and", "or", "*", ")", "of"),
     (*_HE, "it"): ("the", "a", "an", "of", "he", "she", "they", "="),
-    ("has", "have", "had"): ("is", "are", "was", "were", "has", "have"),
+    ("has", "have", "had"): ("has", "have"),
     ("their", "its", "our", "your", "my"): (*_STOPS, *_BE, "the", "a", "an", "of", "has", "and",
                                             "he", "she", "they"),
     ("his",): (*_BE, "the", "a", "an", "of", "has", "he", "she", "they", "="),

@@ -96,6 +96,7 @@ def loops(reading: Reading) -> Iterator[Finding]:
 
 
 def _graded(reading: Reading, cycle: Cycle) -> Confidence | None:
+    """Grade a cycle at the end: how many rounds, of what, and whether the text stopped by itself."""
     unit = reading.text[cycle.end - cycle.period : cycle.end]
     ended = reading.finish == "stop"
     if ended and reading.asked.wants_repetition and cycle.count < 60:
@@ -106,6 +107,8 @@ def _graded(reading: Reading, cycle: Cycle) -> Confidence | None:
         high, low = (high, low) if whole else (3 * high, 2 * low)
     elif reading.finish is None and cycle.start > 2:
         high = 1.5 * high
+    if reading.finish == "length" and cycle.start <= 1 and cycle.length >= 60:
+        low = min(low, 2.2)
     return "high" if cycle.count >= high else "low" if cycle.count >= low else None
 
 
@@ -159,26 +162,30 @@ def _few_words(reading: Reading) -> Iterator[Finding]:
         if kinds <= 3 and not (arithmetic and size < 96):
             yield reading.at_token("few_words", "high", len(tokens) - size)
             return
-        if size >= 96 and (share := _repeated_share(tail)) >= 0.62:
+        if size >= 96 and (share := _repeated(tail, 5) / (size - 4)) >= 0.62:
             level: Confidence = "high" if share >= 0.85 and not arithmetic else "low"
             yield reading.at_token("near_loop", level, len(tokens) - size)
             return
 
 
-def _repeated_share(tokens: list[str]) -> float:
-    grams = list(zip(tokens, tokens[1:], tokens[2:], tokens[3:], tokens[4:], strict=False))
-    return 1 - len(set(grams)) / len(grams)
+def _repeated(tokens: list[str], size: int) -> int:
+    """Return how many runs of `size` tokens occurred before."""
+    grams = zip(*(tokens[at:] for at in range(size)), strict=False)
+    return len(tokens) - size + 1 - len(set(grams))
 
 
 def _inside(reading: Reading) -> Iterator[Finding]:
     """Find a cycle of whole tokens that came to an end before the text did."""
-    if reading.repeats < 6:
-        return
     tokens = reading.lower
+    if reading.repeats < 6 or _repeated(tokens, 6) < 2:
+        return
     for period in range(1, min(MAX_PERIOD, len(tokens) // 3) + 1):
-        start, run = longest_run(bytes(map(eq, tokens, tokens[period:])))
+        flags = bytes(map(eq, tokens, tokens[period:]))
+        if b"\1" * 7 not in flags:
+            continue
+        start, run = longest_run(flags)
         count = run / period + 1
-        if run < 7 or count < 4:
+        if count < 4:
             continue
         unit = tokens[start : start + period]
         letters = sum(map(str.isalpha, "".join(unit)))
@@ -206,6 +213,8 @@ def longest_run(flags: bytes) -> tuple[int, int]:
 
 def _glued(reading: Reading) -> Iterator[Finding]:
     """Find one unbroken word that repeats itself, such as a piece without its space."""
+    if max(map(len, reading.tokens), default=0) < 24:
+        return
     for index, token in enumerate(reading.tokens):
         if len(token) < 24 or not token.isalpha():
             continue

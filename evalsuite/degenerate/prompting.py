@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from evalsuite.degenerate.lexicon import FUNCTION, KNOWN
+from evalsuite.degenerate.loops import tail_cycle
 from evalsuite.degenerate.view import Finding, Reading
 
 _COPY = re.compile(r"\b(?:repeat|copy|echo|say|quote|rewrite|spell|translate|once|correct)\b", re.I)
@@ -36,13 +37,22 @@ def _echo(reading: Reading) -> Iterator[Finding]:
     head = reading.text.strip()[:40]
     if len(head) < 16 or head not in prompt:
         return
-    at = prompt.find(head)
     body = reading.text.strip()
-    piece = prompt[at : at + len(body)].rstrip()
-    if body == piece or (len(piece) >= 30 and body.startswith(piece) and body[len(piece) :].strip() in piece):
+    copied = _common(body, prompt[prompt.find(head) :])
+    cycle = tail_cycle(body) if copied >= 30 and copied < len(body) else None
+    over_and_over = cycle is not None and cycle.start == 0 and cycle.period <= copied + 2
+    if copied == len(body) or over_and_over:
         yield reading.found("prompt_echo", "high", 0)
-    elif len(piece) * 10 >= len(body) * 6 and body.startswith(piece):
+    elif copied * 10 >= len(body) * 8:
         yield reading.found("prompt_echo", "low", 0)
+
+
+def _common(one: str, other: str) -> int:
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
+    return low
 
 
 def _stem(word: str) -> str:
@@ -55,29 +65,39 @@ def _stem(word: str) -> str:
 def _leak(reading: Reading) -> Iterator[Finding]:
     """Find an answer to another question: neither words nor numbers of this one."""
     asked = reading.asked
-    content = {w for w in reading.lower if w[0].isalpha() and len(w) > 2 and w not in FUNCTION}
-    stems = {_stem(word) for word in asked.words}
-    own = {word for word in content if _stem(word) in stems}
-    foreign = content - own - _GENERAL
-    numbers = [t.replace(",", "") for t in reading.lower if t[0].isdigit()]
-    shared = [number for number in numbers if number in asked.numbers]
     if len(asked.words) < 8:
         return
-    if not shared and not own and len(foreign) >= 3 and (len(set(numbers)) >= 3 or len(foreign) >= 6):
-        sure = len(foreign) >= 4 and len(set(numbers)) >= 4 and len(asked.numbers) >= 2
-        yield reading.found("other_request", "high" if sure else "low", 0)
-    elif len(foreign) >= 4 and len(own) * 6 <= len(foreign) and len(shared) * 5 <= len(numbers):
-        yield reading.found("other_request", "low", 0)
+    content = {w for w in set(reading.lower) - FUNCTION if len(w) > 2 and w[0].isalpha()}
+    own = content & asked.words
+    if len(own) * 6 <= len(content) and (finding := _other(reading, content, own)):
+        yield finding
     else:
-        yield from _fragment(reading, stems)
+        yield from _fragment(reading)
 
 
-def _fragment(reading: Reading, stems: set[str]) -> Iterator[Finding]:
+def _other(reading: Reading, content: set[str], own: set[str]) -> Finding | None:
+    asked = reading.asked
+    stems = set(map(_stem, asked.words))
+    own = own | {word for word in content if _stem(word) in stems}
+    foreign = content - own - _GENERAL
+    numbers = [t.replace(",", "") for t in reading.lower if t[0].isdigit()]
+    shared = sum(map(asked.numbers.__contains__, numbers))
+    several = len(set(numbers)) >= 4 and len(asked.numbers) >= 2
+    if not shared and not own and foreign and (several or len(foreign) >= 6):
+        sure = several and len(foreign) >= 4
+        return reading.found("other_request", "high" if sure else "low", 0)
+    if len(foreign) >= 4 and len(own) * 6 <= len(foreign) and shared * 5 <= len(numbers):
+        return reading.found("other_request", "low", 0)
+    return None
+
+
+def _fragment(reading: Reading) -> Iterator[Finding]:
     """Find a text that begins in the middle of a sentence about something else."""
     match = _FRAGMENT.match(reading.text)
     if match is None or any(map(str.isdigit, match[1])):
         return
     words = [word for word in re.findall(r"[a-z]+", match[1].lower()) if word not in FUNCTION]
+    stems = set(map(_stem, reading.asked.words))
     strange = [word for word in words if _stem(word) not in stems]
     if strange and (len(strange) == len(words)) and not set(strange) <= KNOWN:
         yield reading.found("leading_fragment", "low", match.start(1))

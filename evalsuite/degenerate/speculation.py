@@ -18,8 +18,12 @@ _OPERATORS = frozenset("=+*/×÷<>%")
 _SPACED = frozenset("=+*/×÷%")
 _MARK_LAST = re.compile(r"[\w.]\s?####\s*$|####[ ]*[.=+*/]")
 _POINT_FIRST = re.compile(r"(?:^|\s)[.,;:][a-z]{2,}")
+_LINE_OPEN = re.compile(r"[\w)] ?= *\n(?=[A-Z][a-z]* [a-z]|####)")
 _TWO_NUMBERS = re.compile(r"(?<![\d/.^-])(\d+(?:[.,]\d+)*) (\$?)(\d+(?:[.,]\d+)*)(?![\d/-])(?! \w+-)")
-MAX_GROUP = 12
+_QUOTED_TWICE = re.compile(r'("\w[^"\n]{0,30}"\s*:\s*)\1|"(\w[^"\n]{0,30})"\2"')
+_CLAUSE = frozenset(".,;:|()[]+-*/<>\"'")
+_TERMS = frozenset("+-*/,$%")
+MAX_GROUP = 9
 
 
 def doubled(reading: Reading) -> Iterator[Finding]:
@@ -27,7 +31,9 @@ def doubled(reading: Reading) -> Iterator[Finding]:
     tokens = reading.lower
     events = _doubles(reading)
     if reading.repeats >= 1:
-        events += _groups(tokens)
+        events += _groups(reading)
+    if '"' in reading.text:
+        events += [(0, 1.0) for _ in _QUOTED_TWICE.findall(reading.text)]
     if not events:
         return
     weight = sum(score for _, score in events)
@@ -67,15 +73,16 @@ def _double(reading: Reading, index: int) -> float:
         joined = re.search(rf"\b{re.escape(word)}\s+{re.escape(word)}\b", reading.text.lower())
         return 1.0 if joined else 0.0
     if word[0].isdigit():
-        found = re.search(rf"(?<![\d.,]){re.escape(first)} {re.escape(first)}(?![\w-])", reading.text)
-        return 0.7 if found and "|" not in reading.text else 0.0
+        found = re.search(rf"(?<![\d.,]){re.escape(first)} {re.escape(first)}(?![\w/-])", reading.text)
+        return 0.7 if found and "|" not in reading.text and first != "000" else 0.0
     if word in _SPACED:
         return 1.0 if re.search(rf"\w\s*{re.escape(word)} {re.escape(word)}(?:\s|$)", reading.text) else 0.0
     return 0.0
 
 
-def _groups(tokens: list[str]) -> list[tuple[int, float]]:
+def _groups(reading: Reading) -> list[tuple[int, float]]:
     """Find groups of tokens that follow themselves at once, or with one token between."""
+    tokens = reading.lower
     events: list[tuple[int, float]] = []
     size = len(tokens)
     for distance in range(2, min(MAX_GROUP, size // 2) + 1):
@@ -86,21 +93,41 @@ def _groups(tokens: list[str]) -> list[tuple[int, float]]:
             end = at + need
             while end < len(flags) and flags[end]:
                 end += 1
-            if end - at < 2 * distance and _reissued(tokens[at:end], distance):
+            if end - at < 2 * distance and _reissued(reading, at, end, distance):
                 events.append((at, 1.0))
             at = flags.find(b"\1" * need, end)
     return events
 
 
-def _reissued(run: list[str], distance: int) -> bool:
+def _reissued(reading: Reading, start: int, end: int, distance: int) -> bool:
+    """Whether tokens `start:end` and the same ones `distance` on are one group emitted twice.
+
+    Parallel clauses and repeated terms also come back at a distance: there the copy begins after a
+    mark, or the group is a sign with its number.
+    """
+    tokens = reading.lower
+    run = tokens[start:end]
     words = [token for token in run if token[0].isalpha() and len(token) > 1]
-    if len(set(run)) == 1 or set(run) & LEGITIMATE_DOUBLES:
+    if len(set(run)) == 1 or set(run) & (LEGITIMATE_DOUBLES | {"|", "("}):
+        return False
+    copy = start + distance
+    if tokens[copy - 1] in _CLAUSE or _new_line(reading, start, copy):
         return False
     if distance == 2:
         return len(words) == 2 and any(word in FUNCTION for word in words)
     if not words:
-        return len(run) >= 3 and len(set(run)) == len(run) and distance == len(run) + 1
-    return len(run) >= 3 and not ("|" in run or ":" in run and distance > 6)
+        after = reading.kinds[end + distance : end + distance + 1]
+        return len(run) >= 3 and distance == len(run) + 1 and after in ("n", "$") and run[-1][0].isdigit()
+    for here, there in ((start - 1, copy - 1), (end, end + distance)):
+        pair = reading.kinds[here : here + 1] + reading.kinds[there : there + 1]
+        if len(run) < distance and (pair == "nn" or (pair == "ww" and len(run) < 6)):
+            return False
+    signed = not _TERMS.isdisjoint(run)
+    return len(run) >= 3 and not (signed and len(run) >= distance)
+
+
+def _new_line(reading: Reading, first: int, second: int) -> bool:
+    return "\n" in reading.text[reading.offset(first) : reading.offset(second)]
 
 
 def seams(reading: Reading) -> Iterator[Finding]:
@@ -122,7 +149,8 @@ def _seams(reading: Reading) -> Iterator[tuple[int, float]]:
         yield from _impossible(reading)
     if "nn" in reading.kinds or "n$n" in reading.kinds:
         if "|" not in reading.text:
-            numbers = len(_TWO_NUMBERS.findall(reading.text))
+            found = _TWO_NUMBERS.findall(reading.text)
+            numbers = sum(not (len(b) == 3 and b.isdigit() and len(a) <= 3) for a, _, b in found)
             yield from [(reading.kinds.find("n"), 0.8)] * numbers
     if not OPENERS.isdisjoint(tokens):
         for index, token in enumerate(tokens):
@@ -130,8 +158,11 @@ def _seams(reading: Reading) -> Iterator[tuple[int, float]]:
                 yield index, 1.0
     if "####" in reading.text and _MARK_LAST.search(reading.text):
         yield max(0, len(tokens) - 5), 1.0
-    for _ in _POINT_FIRST.findall(reading.text):
-        yield 0, 0.8
+    if "=" in reading.text:
+        for _ in _LINE_OPEN.findall(reading.text):
+            yield 0, 0.8
+    if " ." in reading.text or " ," in reading.text:
+        yield from [(0, 0.8)] * len(_POINT_FIRST.findall(reading.text))
     if tokens and tokens[0] in "=*+/)" and reading.text.lstrip()[:2] not in ("**", "* ", "=="):
         yield 0, 1.0
 
@@ -143,7 +174,7 @@ def _impossible(reading: Reading) -> Iterator[tuple[int, float]]:
             continue
         first, second = pair
         if first in _OPERATORS or second in _OPERATORS:
-            joined = re.escape(first) + r"\s+" + re.escape(second)
+            joined = r"[\w)]\s*" + re.escape(first) + r"[^\S\n]+" + re.escape(second)
             if first in "=*+/" and second in "=*+/" and not re.search(joined, reading.text):
                 continue
             if first == "/" and second.isalpha():

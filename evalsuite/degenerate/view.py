@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
 
+from evalsuite.degenerate.lexicon import ABBREVIATIONS, ENDINGS, KNOWN
+
 Confidence = Literal["high", "low"]
 EXCERPT = 80
 
-_TOKEN = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*|\d+(?:[.,]\d+)*|[^\w\s]|_")
+_TOKEN = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*|\d+(?:[.,]\d+)*|\.\d+|[^\w\s]|_")
 _TARGET = re.compile(r"(?:^|\n)\s*(?:Question|Q|Problem)\s*\d*\s*:|<\|(?:im_start\|>)?user(?:\|>)?")
 # How much of a prompt is read: the last turn of a long few-shot prompt is enough.
 PROMPT_TAIL = 6000
@@ -58,7 +60,7 @@ class Reading:
     @cached_property
     def lower(self) -> list[str]:
         """`tokens` in lower case."""
-        return _TOKEN.findall(self.text.lower()) if self.ascii else [t.lower() for t in self.tokens]
+        return [token.lower() for token in self.tokens]
 
     @cached_property
     def kinds(self) -> str:
@@ -71,6 +73,16 @@ class Reading:
         tokens = self.lower
         count = len(tokens) - 2
         return count - len(set(zip(tokens, tokens[1:], tokens[2:], strict=False)))
+
+    @cached_property
+    def strange(self) -> list[str]:
+        """The distinct words that neither English at large nor the prompt explains."""
+        unknown = set(self.lower) - KNOWN - self.asked.words - ABBREVIATIONS
+        return [word for word in unknown if len(word) > 1 and word[0].isalpha() and self._odd(word)]
+
+    def _odd(self, word: str) -> bool:
+        stems = [word[: -len(ending)] for ending in ENDINGS if word.endswith(ending)]
+        return not any(stem in KNOWN or stem in self.asked.words for stem in stems)
 
     @cached_property
     def asked(self) -> PromptWords:
@@ -95,6 +107,7 @@ class Reading:
 
 
 _KIND = {chr(code): "w" for code in (*range(65, 91), *range(97, 123))}
+_KIND.update({sign: sign for sign in "!\"#$%&'()*+,-/:;<=>?@[]^_`{|}~"})
 _KIND.update({str(digit): "n" for digit in range(10)})
 
 
@@ -102,7 +115,7 @@ def _kind(token: str) -> str:
     first = token[0]
     if first.isalpha():
         return "w"
-    return "n" if first.isdigit() else first
+    return "n" if first.isdigit() or len(token) > 1 else first
 
 
 @dataclass(frozen=True)
