@@ -26,7 +26,7 @@ class Program(click.Group):
     """The command group: every error becomes one line and the exit code it stands for."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run, and exit with 0, 1, 2 or 3. A fault of the program itself is 3: it showed nothing."""
+        """Run, and exit with 0, 1, 2 or 3; a fault of the program itself is 3."""
         try:
             super().main(*args, **extra)
         except EvalsuiteError as problem:
@@ -37,20 +37,13 @@ class Program(click.Group):
             sys.exit(EXIT_INCOMPLETE)
 
 
-class LimitType(click.ParamType):
-    """A number of items, or `all`."""
-
-    name = "N|all"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Limit:
-        """Return the number, or `all`."""
-        if value == "all":
-            return "all"
-        if str(value).isdecimal() and int(value) > 0:
-            return int(value)
-        self.fail(f"{value!r} is neither a positive number nor 'all'", param, ctx)
+def _limit(ctx: click.Context, param: click.Parameter, value: str | None) -> Limit | None:
+    """Return `--limit` as a number or `all`."""
+    if value is None or value == "all":
+        return "all" if value else None
+    if value.isdecimal() and int(value) > 0:
+        return int(value)
+    raise click.BadParameter(f"{value!r} is neither a positive number nor 'all'", ctx, param)
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
@@ -68,7 +61,9 @@ def main() -> None:
 @click.option("--model", help="Another checkpoint than the suite's.")
 @click.option("--task", help="Another task than the suite's.")
 @click.option("--arms", help="Arms by name, with commas: eager,graph,mtp1 … mtp5, eager-mtp1 …")
-@click.option("--limit", type=LimitType(), help="Items, drawn by hash; `all` for every one.")
+@click.option(
+    "--limit", metavar="N|all", callback=_limit, help="Items, drawn by hash; `all` for every one."
+)
 @click.option("--items", metavar="FILE|flips:RUN", help="Item ids, or where a run's arms disagree.")
 @click.option("--repeats", type=click.IntRange(min=1), help="How often each item is asked.")
 @click.option("--out", type=RUN, help="The run folder; runs/<time>-<suite> by default.")
@@ -117,9 +112,8 @@ def run(
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 def judge(folder: Path, baseline: str | None, policy: Path | None, as_json: bool) -> None:
     """Judge a run folder again; needs neither engine nor GPU."""
-    from evalsuite.pipeline import judge_again
-
-    result = judge_again(folder, baseline=baseline, policy=policy)
+    judging = feature("judge", "judge_run", "judge")
+    result = judging(folder, baseline=baseline, policy=policy)
     _show(result.as_json() if as_json else result.renderables())
     sys.exit(result.exit_code)
 
