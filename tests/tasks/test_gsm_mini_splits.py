@@ -36,6 +36,16 @@ def test_no_question_twice() -> None:
     assert gsm_mini.held_out_questions() == frozenset(questions)
 
 
+def test_same_stream_for_two_splits_gives_no_question_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(splits.SEEDS, "validation", splits.SEEDS["test"])
+    made = splits.make_splits()
+    questions = [problem.question for problems in made.values() for problem in problems]
+    assert len(questions) == sum(SPLIT_SIZES.values())
+    assert len(set(questions)) == len(questions)
+
+
 def test_every_frozen_row_verifies() -> None:
     for split in SPLIT_SIZES:
         for row in read_split(split):

@@ -115,7 +115,7 @@ def orchard(d: Draw) -> Draft:
     ]
     if ate:
         facts.append(f"The birds eat {ate} of the {x.many}.")
-    ask = f"How many {x.many} does {who.name} get{' after that' if ate else ''}?"
+    ask = f"How many {x.many} {'are left for' if ate else 'are there for'} {who.name}?"
     params = {"rows": rows, "cols": cols, "fruit": fruit, "dead": dead, "ate": ate}
     return Draft(who, facts, ask, w, params, frozenset({"birds"}))
 

@@ -115,7 +115,7 @@ def running(d: Draw) -> Draft:
     w.add("With the free days", days, off, unit=DAY)
     facts = [
         f"{who.name} wants to run {goal} km this year and has run {done} km so far.",
-        f"Every day {who.he} goes {fast} km, but {rest} km of that are by bike and do not count.",
+        f"On a sport day {who.he} goes {fast} km, but {rest} km of it on a bike do not count.",
         f"{who.He} also takes {off} free days without any sport.",
     ]
     ask = f"How many days does {who.name} need from now on to reach the {goal} km?"
