@@ -1,0 +1,33 @@
+"""What several tests share: the task, loaded once, and the fake engine's suite."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from evalsuite.harness import HarnessTask, load_task
+from evalsuite.suite import EngineConfig, Suite
+
+FAKE = "fake_engine:open_engine"
+
+
+@pytest.fixture(scope="session")
+def gsm_mini_task() -> HarnessTask:
+    """The task `gsm_mini` with the prompts of all its items."""
+    return load_task("gsm_mini")
+
+
+@pytest.fixture
+def fake_suite() -> Suite:
+    """A quick suite of three arms on the fake engine."""
+    return Suite(
+        name="fake",
+        engine=EngineConfig(kind=FAKE),
+        task="gsm_mini",
+        arms=("eager", "graph", "mtp2"),
+        block_size=8,
+    )
