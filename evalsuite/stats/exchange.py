@@ -18,12 +18,23 @@ sign flip  Each item's difference between the candidate's mean and the baseline'
            skewed where V > U, which makes it slightly liberal far in the tail.
 
 `paired_pvalue` takes the larger of the two. It is valid where either model is, so both for noisy
-and for deterministic engines, and costs almost no power since both use the same variance.
+and for deterministic engines.
+
+Weights. A lost answer tells more on an item that is always answered right than on one that flips
+anyway: for a fault that breaks each right answer with equal probability, the score of an item with
+success rate q is 1 / (1 - q) per loss (Cox and Hinkley 1974, Theoretical Statistics, section 4.8).
+`Bystanders` estimates q from answers that are not under test. A permutation test stays exact under
+any weights that its permutations leave alone. So q is read from both sides alike: over all units
+for the exchange (every unit counts the same), as the mean of the two sides for the sign flip (the
+candidate's side counts as much as the baseline's). Weights read from the baseline alone would be
+wrong: where the arms of a run share their rounding, items steady in the baseline can only be lost.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +49,25 @@ _LARGEST_TABLE = 1 << 20
 _TINY = 1e-280
 
 
+class Bystanders(NamedTuple):
+    """Answers that are not under test but show how steady each item is.
+
+    `ours` and `theirs` (..., items) count the right ones among `our_answers` of the candidate's
+    side and `their_answers` of the baseline's. The two sides must relate to each other as candidate
+    and baseline do (other arms of the same runs).
+    """
+
+    ours: IntArray
+    our_answers: int
+    theirs: IntArray
+    their_answers: int
+
+
 def paired_pvalue(
-    candidate: npt.ArrayLike, baseline: npt.ArrayLike, alternative: Alternative = "less"
+    candidate: npt.ArrayLike,
+    baseline: npt.ArrayLike,
+    alternative: Alternative = "less",
+    bystanders: Bystanders | None = None,
 ) -> FloatArray:
     """p-values of candidate units (..., U, items) against baseline units (..., V, items).
 
@@ -47,52 +75,96 @@ def paired_pvalue(
     total lower than chance allows. Below `P_FLOOR`, where the inversion's rounding ends, the floor
     is returned. Raises ValueError for shapes that do not fit, no unit, or negative units.
     """
-    ours, theirs = _units(candidate, baseline)
     return np.maximum(
-        exchange_pvalue(ours, theirs, alternative), sign_flip_pvalue(ours, theirs, alternative)
+        exchange_pvalue(candidate, baseline, alternative, bystanders),
+        sign_flip_pvalue(candidate, baseline, alternative, bystanders),
     )
 
 
 def exchange_pvalue(
-    candidate: npt.ArrayLike, baseline: npt.ArrayLike, alternative: Alternative = "less"
+    candidate: npt.ArrayLike,
+    baseline: npt.ArrayLike,
+    alternative: Alternative = "less",
+    bystanders: Bystanders | None = None,
 ) -> FloatArray:
     """Exact p-values under exchange of units within items; arguments as for `paired_pvalue`."""
     ours, theirs = _units(candidate, baseline)
     if alternative == "two-sided":
-        return _two_sided(exchange_pvalue(ours, theirs), exchange_pvalue(ours, theirs, "greater"))
+        return _two_sided(
+            exchange_pvalue(ours, theirs, "less", bystanders),
+            exchange_pvalue(ours, theirs, "greater", bystanders),
+        )
     if alternative == "greater":
         ours, theirs = _mirrored(ours, theirs)
+    weights = _exchange_weights(bystanders, ours)
     everyone = np.concatenate([ours, theirs], axis=-2)
     everyone = everyone.reshape(-1, *everyone.shape[-2:])
     data_set, item = np.nonzero(everyone.max(axis=1) != everyone.min(axis=1))
     rows = everyone[data_set, :, item]
     rows = rows - rows.min(axis=1, keepdims=True)
     drawn = ours.shape[-2]
-    classes, members = _classes(np.sort(rows, axis=1))
-    pmfs = [_draw_pmf(values, drawn) for values in classes]
-    observed = rows[:, :drawn].sum(axis=1)
+    weight = weights[data_set, item]
+    classes, members = _classes(np.column_stack([weight, np.sort(rows, axis=1)]))
+    pmfs = [_draw_pmf(values[1:], drawn, int(values[0])) for values in classes]
+    observed = weight * rows[:, :drawn].sum(axis=1)
     lower = _lower_tail(pmfs, members, data_set, observed, len(everyone))
     return lower.reshape(ours.shape[:-2])
 
 
 def sign_flip_pvalue(
-    candidate: npt.ArrayLike, baseline: npt.ArrayLike, alternative: Alternative = "less"
+    candidate: npt.ArrayLike,
+    baseline: npt.ArrayLike,
+    alternative: Alternative = "less",
+    bystanders: Bystanders | None = None,
 ) -> FloatArray:
     """Exact p-values under flipping items' differences; arguments as for `paired_pvalue`."""
     ours, theirs = _units(candidate, baseline)
     if alternative == "two-sided":
-        return _two_sided(sign_flip_pvalue(ours, theirs), sign_flip_pvalue(ours, theirs, "greater"))
+        return _two_sided(
+            sign_flip_pvalue(ours, theirs, "less", bystanders),
+            sign_flip_pvalue(ours, theirs, "greater", bystanders),
+        )
     difference = theirs.shape[-2] * ours.sum(axis=-2) - ours.shape[-2] * theirs.sum(axis=-2)
     if alternative == "greater":
         difference = -difference
     flat = difference.reshape(-1, difference.shape[-1])
+    weights = flip_weights(bystanders, ours)
     data_set, item = np.nonzero(flat)
-    signed = flat[data_set, item]
+    signed = weights[data_set, item] * flat[data_set, item]
     signed = signed // max(int(np.gcd.reduce(signed)), 1)
-    weights, members = _distinct(np.abs(signed))
-    pmfs = [_coin_pmf(int(weight)) for weight in weights]
+    sizes, members = _distinct(np.abs(signed))
+    pmfs = [_coin_pmf(int(size)) for size in sizes]
     lower = _lower_tail(pmfs, members, data_set, np.maximum(signed, 0), len(flat))
     return lower.reshape(difference.shape[:-1])
+
+
+def _exchange_weights(bystanders: Bystanders | None, ours: IntArray) -> IntArray:
+    shape = (math.prod(ours.shape[:-2]), ours.shape[-1])
+    if bystanders is None:
+        return np.ones(shape, dtype=np.int64)
+    answers = bystanders.our_answers + bystanders.their_answers
+    return steadiness((bystanders.ours + bystanders.theirs) / answers, answers).reshape(shape)
+
+
+def flip_weights(bystanders: Bystanders | None, ours: IntArray) -> IntArray:
+    """Weights (data sets, items) of the sign flip for candidate units `ours` (..., U, items)."""
+    shape = (math.prod(ours.shape[:-2]), ours.shape[-1])
+    if bystanders is None:
+        return np.ones(shape, dtype=np.int64)
+    our_rate = bystanders.ours / bystanders.our_answers
+    their_rate = bystanders.theirs / bystanders.their_answers
+    answers = bystanders.our_answers + bystanders.their_answers
+    return steadiness(0.5 * (our_rate + their_rate), answers).reshape(shape)
+
+
+def steadiness(rate: FloatArray, answers: int) -> IntArray:
+    """Integer weights near 1 / (1 - q), q estimated from `answers` answers of mean `rate`.
+
+    q = (answers * rate + 1) / (answers + 2), Laplace's rule of succession, so that no item counts
+    as perfectly steady.
+    """
+    wrong = answers * (1.0 - rate) + 1.0
+    return np.maximum(np.rint((answers + 2.0) / wrong), 1.0).astype(np.int64)
 
 
 def _units(candidate: npt.ArrayLike, baseline: npt.ArrayLike) -> tuple[IntArray, IntArray]:
@@ -138,8 +210,8 @@ def _distinct(codes: IntArray) -> tuple[IntArray, IntArray]:
     return distinct, rank[codes]
 
 
-def _draw_pmf(values: IntArray, drawn: int) -> FloatArray:
-    """Distribution of the sum of `drawn` of `values`, drawn without replacement."""
+def _draw_pmf(values: IntArray, drawn: int, weight: int) -> FloatArray:
+    """Distribution of `weight` times the sum of `drawn` of `values`, without replacement."""
     top = int(np.sort(values)[-drawn:].sum())
     ways = np.zeros((drawn + 1, top + 1))
     ways[0, 0] = 1.0
@@ -147,7 +219,9 @@ def _draw_pmf(values: IntArray, drawn: int) -> FloatArray:
         grown = ways.copy()
         grown[1:, value:] += ways[:-1, : top + 1 - value]
         ways = grown
-    return np.asarray(ways[drawn] / ways[drawn].sum(), dtype=np.float64)
+    pmf = np.zeros(weight * top + 1)
+    pmf[::weight] = ways[drawn] / ways[drawn].sum()
+    return pmf
 
 
 def _coin_pmf(weight: int) -> FloatArray:

@@ -6,17 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import numpy.typing as npt
 
-from evalsuite.stats.exchange import paired_pvalue
-from evalsuite.stats.paired import Pairing, drop_upper_bound, pair
-from evalsuite.stats.power import smallest_detectable_drop
-from evalsuite.stats.proportions import FloatArray, IntArray, binary_answers, holm
-
-Against = Literal["baseline", "eager", "plain"]
-EAGER = "eager"
-POOLED = "mtp*"
+from evalsuite.stats.exchange import flip_weights
+from evalsuite.stats.hypotheses import POOLED, Against, Hypothesis, hypotheses
+from evalsuite.stats.paired import Pairing, drop_upper_bound
+from evalsuite.stats.power import detectable_drop
+from evalsuite.stats.proportions import IntArray, binary_answers, holm
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +106,8 @@ def accuracy_family(
     answers takes the variance of a difference from 2q(1-q) to (1 + 1/R)q(1-q), which no majority
     vote keeps. An arm is held against its own baseline and not against all arms', because a
     deterministic engine repeats its rounding, so that a lucky arm would be accused again in every
-    run. The pooled test keeps the arms of one run together as one unit per item, so any
+    run; the other arms say how steady an item is (see `Bystanders`), and a loss on a steady item
+    weighs more. The pooled test keeps the arms of one run together as one unit per item, so any
     correlation among them is allowed. Flips that all arms of a run share (another machine, another
     library) blind the comparison with the baseline and cancel against the arms of the same run:
     hence the second pooled test. All are one-sided; see `paired_pvalue` for their validity.
@@ -121,80 +118,20 @@ def accuracy_family(
     ours = {name: binary_answers(values, name) for name, values in arms.items()}
     theirs = {name: binary_answers(values, f"baseline {name}") for name, values in baseline.items()}
     n = _common_items([*ours.values(), *theirs.values()])
-    pvalues = family_pvalues(ours, theirs, mtp)
-    adjusted = holm([float(p) for p in pvalues.values()]) if pvalues else np.zeros(0)
+    family = hypotheses(ours, theirs, mtp)
+    pvalues = [float(hypothesis.pvalue()) for hypothesis in family]
     tests = tuple(
-        AccuracyTest(arm, against, _pairing(ours, theirs, mtp, arm, against), float(p), float(q))
-        for ((arm, against), p), q in zip(pvalues.items(), adjusted, strict=True)
+        AccuracyTest(h.arm, h.against, h.pairing(), p, float(adjusted))
+        for h, p, adjusted in zip(family, pvalues, holm(pvalues), strict=True)
     )
     return AccuracyDecision(
         n=n,
         tests=tests,
         margins=tuple(_margin(test, rule) for test in _primary(tests)),
         hard_drops=_hard_drops(tests, n, rule),
-        detectable=_detectable(tests, rule),
+        detectable=_detectable(family, rule),
         rule=rule,
     )
-
-
-def family_pvalues(
-    arms: Mapping[str, IntArray], baseline: Mapping[str, IntArray], mtp: Sequence[str]
-) -> dict[tuple[str, Against], FloatArray]:
-    """Unadjusted p-values of the family, keyed by (arm, against).
-
-    Arrays have shape (..., units, items); leading axes are separate data sets (simulated runs), and
-    every p-value has their shape. See `accuracy_family` for the hypotheses.
-    """
-    found: dict[tuple[str, Against], FloatArray] = {}
-    for name, answers in arms.items():
-        if name in baseline:
-            found[name, "baseline"] = paired_pvalue(answers, baseline[name])
-    for name, answers in arms.items():
-        if name != EAGER and EAGER in arms:
-            found[name, "eager"] = paired_pvalue(answers, arms[EAGER])
-    speculating = [name for name in arms if name in mtp]
-    plain = [name for name in arms if name not in mtp]
-    if len(speculating) > 1:
-        if _poolable(arms, speculating) and _poolable(baseline, speculating):
-            found[POOLED, "baseline"] = paired_pvalue(
-                _summed(arms, speculating), _summed(baseline, speculating)
-            )
-        if plain:
-            found[POOLED, "plain"] = paired_pvalue(
-                _stacked(arms, speculating), _stacked(arms, plain)
-            )
-    return found
-
-
-def _poolable(answers: Mapping[str, IntArray], names: Sequence[str]) -> bool:
-    if any(name not in answers for name in names):
-        return False
-    return len({answers[name].shape for name in names}) == 1
-
-
-def _summed(answers: Mapping[str, IntArray], names: Sequence[str]) -> IntArray:
-    total: IntArray = np.sum([answers[name] for name in names], axis=0, dtype=np.int64)
-    return total
-
-
-def _stacked(answers: Mapping[str, IntArray], names: Sequence[str]) -> IntArray:
-    return np.concatenate([answers[name] for name in names], axis=-2)
-
-
-def _pairing(
-    arms: Mapping[str, IntArray],
-    baseline: Mapping[str, IntArray],
-    mtp: Sequence[str],
-    arm: str,
-    against: Against,
-) -> Pairing:
-    speculating = [name for name in arms if name in mtp]
-    ours = _stacked(arms, speculating) if arm == POOLED else arms[arm]
-    if against == "eager":
-        return pair(ours, arms[EAGER])
-    if against == "plain":
-        return pair(ours, _stacked(arms, [name for name in arms if name not in mtp]))
-    return pair(ours, _stacked(baseline, speculating) if arm == POOLED else baseline[arm])
 
 
 def _common_items(arrays: Sequence[IntArray]) -> int:
@@ -231,19 +168,16 @@ def _hard_drops(tests: Sequence[AccuracyTest], n: int, rule: AccuracyRule) -> tu
     return tuple(beyond)
 
 
-def _detectable(tests: Sequence[AccuracyTest], rule: AccuracyRule) -> dict[str, float]:
-    """Smallest detectable drops at the strictest Holm step, the level that one faulty arm meets."""
-    if not tests:
-        return {}
-    alpha = rule.fail_level / len(tests)
-    pooled = [test for test in tests if test.arm == POOLED and test.against == "baseline"]
-    return {
-        test.arm: smallest_detectable_drop(
-            test.pairing.n,
-            min((test.pairing.losses + test.pairing.gains) / test.pairing.n, 0.999),
-            alpha,
-            rule.power,
-            design_effect=test.pairing.design_effect,
+def _detectable(family: Sequence[Hypothesis], rule: AccuracyRule) -> dict[str, float]:
+    """Smallest detectable drops at the strictest Holm step, which one faulty arm has to pass."""
+    found: dict[str, float] = {}
+    for h in sorted(family, key=lambda h: h.against != "baseline"):
+        drop = detectable_drop(
+            h.our_rate(),
+            h.their_rate(),
+            alpha=rule.fail_level / len(family),
+            power=rule.power,
+            weights=flip_weights(h.bystanders, h.ours)[0],
         )
-        for test in [*_primary(tests), *pooled]
-    }
+        found[h.arm] = min(found.get(h.arm, 1.0), drop)
+    return found

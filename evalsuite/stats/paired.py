@@ -76,7 +76,8 @@ def tango_score(
     distance = losses - gains - n * drop
     with np.errstate(divide="ignore", invalid="ignore"):
         score = distance / np.sqrt(variance)
-    return np.where(variance > 0.0, score, np.sign(distance) * np.inf)
+    certain = np.where(distance == 0.0, 0.0, np.copysign(np.inf, distance))
+    return np.where(variance > 0.0, score, certain)
 
 
 def drop_upper_bound(
