@@ -90,8 +90,8 @@ def _row(path: Path, number: int, line: str) -> Row:
         return msgspec.convert(value, Row)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$.")
-        field = where.rstrip("`") or None
-        raise UsageError(message, file=path, line=number, field=field) from error
+        place = where.rstrip("`") or None
+        raise UsageError(message, file=path, line=number, field=place) from error
 
 
 def _text(gold: str | int | float | None) -> str | None:

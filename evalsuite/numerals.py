@@ -16,7 +16,9 @@ _SIGNS = r"\-−–‐‑﹣－"
 _CURRENCY = r"(?:\\?[$€£¥₹₩₽]|US\\?\$|USD\s?|EUR\s?|GBP\s?|Rs\.?\s?)"
 _THIN = "\u00a0\u2009\u202f"
 _DIGITS = rf"\d+(?:[.,'’{_THIN}]\d+)*"
-_POWER = r"(?:[eE][-+]?\d{1,3}(?![\w.])|\s?(?:[×*]|\\times)\s?10\s?(?:\^|\*\*)\s?\{?[-−]?\d{1,3}\}?)"
+_POWER = (
+    r"(?:[eE][-+]?\d{1,3}(?![\w.])|\s?(?:[×*]|\\times)\s?10\s?(?:\^|\*\*)\s?\{?[-−]?\d{1,3}\}?)"
+)
 _FRACTION = r"\\d?t?frac\s?\{(?P<top>\d+)\}\s?\{(?P<bottom>\d+)\}"
 _SIGNED = rf"(?:(?P<word>\b[Mm]inus|\b[Nn]egative)\s+|(?P<sign>[{_SIGNS}])\s?)?"
 _NUMERAL = re.compile(
@@ -150,17 +152,39 @@ def _sign(text: str, match: re.Match[str]) -> tuple[bool, int]:
 _UNITS = {
     word: number
     for number, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-        "fifteen sixteen seventeen eighteen nineteen".split()
+        [
+            "zero",
+            "one",
+            "two",
+            "three",
+            "four",
+            "five",
+            "six",
+            "seven",
+            "eight",
+            "nine",
+            "ten",
+            "eleven",
+            "twelve",
+            "thirteen",
+            "fourteen",
+            "fifteen",
+            "sixteen",
+            "seventeen",
+            "eighteen",
+            "nineteen",
+        ]
     )
 }
 _TENS = {
     word: 10 * number
     for number, word in enumerate(
-        "twenty thirty forty fifty sixty seventy eighty ninety".split(), start=2
+        ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], start=2
     )
 }
-_WORD = rf"(?:{'|'.join(sorted([*_UNITS, *_TENS, 'hundred', 'thousand', 'million'], reverse=True))})"
+_WORD = (
+    rf"(?:{'|'.join(sorted([*_UNITS, *_TENS, 'hundred', 'thousand', 'million'], reverse=True))})"
+)
 _WORDS = re.compile(rf"\b{_WORD}(?:(?:[\s-]|\sand\s){_WORD})*\b", re.IGNORECASE)
 
 

@@ -23,6 +23,8 @@ STATED = frozenset({"marker", "box", "statement"})
 _WIDE = {ord(wide): str(digit) for digit, wide in enumerate("０１２３４５６７８９")}
 _WIDE.update({ord("．"): ".", ord("，"): ",", ord("－"): "-", ord("％"): "%", ord("＝"): "="})
 _MARKS = re.compile(r"<<[^<>]*?=\s*([^<>=]*)>>")
+# How far before "is the answer" a value may stand, in characters.
+CLAUSE = 120
 _THINK = re.compile(
     r"<(?P<tag>think|thinking|thought|reasoning|reflection)>|◁think▷|<\|channel\|>analysis", re.I
 )
@@ -34,16 +36,16 @@ _ANSWERED = re.compile(
 _TURN = re.compile(
     r"<\|(?:im_end|im_start|eot_id|end|endoftext|end_of_text|user|return)\|>|</s>|<eos>"
     r"|<(?:start|end)_of_turn>|<｜[^｜]{1,40}｜>|\[/?INST\]"
-    r"|\n\s*(?:\*\*)?(?:Question|Problem|Q|User|Human)(?:\s*\d+)?\s*:"
+    r"|\n[^\S\n]{0,20}(?:\*\*)?(?:Question|Problem|Q|User|Human)(?:\s*\d+)?\s*:"
 )
-_MARKER = re.compile(r"####[^\S\n]*([^\n#]*)")
+_MARKER = re.compile(r"####[^\S\n]{0,20}([^\n#]{0,200})")
 _STATEMENT = re.compile(
-    r"(?:\b(?:final\s+)?answers?(?:\*\*)?(?:\s+to\b[^.\n=:]{0,60}?)?(?:\*\*)?\s*"
+    r"(?:\b(?:final\s+)?answers?(?:\*\*)?(?:\s+to\b[^.\n=:]{0,60}?)?(?:\*\*)?\s{0,3}"
     r"(?:would\s+be|should\s+be|must\s+be|will\s+be|is|was|are|[:=])"
-    r"|答案(?:是|为|：|:)|答えは|正解は)(?:\*\*)?:?\s*([^\n]*)",
+    r"|答案(?:是|为|：|:)|答えは|正解は)(?:\*\*)?:?\s{0,20}([^\n]{0,200})",
     re.I,
 )
-_REVERSED = re.compile(r"([^\n.;:]*?)\s(?:is|as)\s+(?:the|our|my)\s+(?:final\s+)?answer\b", re.I)
+_REVERSED = re.compile(r"\b(?:is|as) (?:the|our|my) (?:final )?answer\b", re.I)
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _CORRECTS = re.compile(r"\b(?:wait|actually|correction|mistake|sorry|instead|recheck|redo)\b", re.I)
 _HEDGE = re.compile(r"^[\s$*]*(?:or|and|to|/|-|–|,\s*or|maybe|perhaps)[\s$*]+$", re.I)
@@ -110,9 +112,9 @@ def _region(text: str) -> tuple[int, int] | None:
         start = closing.end()
     if _THINK.search(text, start):
         return None
-    for turn in _TURN.finditer(text, start):
-        if any(numerals(text, start, turn.start())):
-            return start, turn.start()
+    first = next(numerals(text, start), None)
+    if first is not None and (turn := _TURN.search(text, first.end)):
+        return start, turn.start()
     return start, len(text)
 
 
@@ -122,6 +124,8 @@ _NOTHING: _Decision = (None, False)
 
 def _marker(text: str, start: int, end: int) -> _Decision:
     read: list[tuple[int, _Decision]] = []
+    if "####" not in text:
+        return _NOTHING
     for match in _MARKER.finditer(text, start, end):
         found = _segment(text, match.start(1), match.end(1), "marker")
         if found[1]:
@@ -158,7 +162,9 @@ def _statement(text: str, start: int, end: int) -> _Decision:
 def _reversed(text: str, start: int, end: int) -> _Decision:
     result = _NOTHING
     for match in _REVERSED.finditer(text, start, end):
-        values = list(numerals(text, match.start(1), match.end(1)))
+        begin = max(start, match.start() - CLAUSE)
+        opened = max(text.rfind(mark, begin, match.start()) for mark in "\n.;:")
+        values = list(numerals(text, max(begin, opened + 1), match.start()))
         result = (_read(values[-1], "statement"), True) if values else result
     return result
 
@@ -215,9 +221,8 @@ def read_gold(gold: str) -> Fraction:
 
 
 def _lm_eval(value: str) -> str:
-    for ignored in (",", r"\$", r"(?s).*#### ", r"\.$"):
-        value = re.sub(ignored, "", value)
-    return value.lower()
+    # The task's fourth pattern, `(?s).*#### `, cannot match what the two filters let through.
+    return re.sub(r"\.$", "", value.replace(",", "").replace("$", "")).lower()
 
 
 def strict_match(text: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -10,7 +11,8 @@ from evalsuite.degenerate.view import Confidence, Finding, Reading
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _INVISIBLE = re.compile(r"[\u200b\u200c\u200e\u200f\u2060-\u2064\ufeff\u00ad\u3164\u115f]{6,}")
 _BLANKS = re.compile(r"[ \t\u00a0\u2000-\u200a\u3000]{80,}|(?:[^\S\n]*\n){16,}")
-_UNSURE = re.compile(r"[\ud800-\udfff\ue000-\uf8ff\ufffe\uffff\x80-\x9f]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_UNSURE = re.compile(r"[\ue000-\uf8ff\ufffe\uffff\x80-\x9f]")
 # UTF-8 read as Latin-1 or cp1252, and the well-known results of GBK mix-ups.
 _MISREAD = re.compile(
     r"[ÂÃ][\x80-\xbf‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]|â€[\x80-\xbf™œ“”˜¦¢“]?|ðŸ|ï»¿|ï¿½|"
@@ -59,6 +61,7 @@ def _broken(reading: Reading) -> Iterator[Finding]:
         yield reading.found("invisible_flood", "high", match.start())
     yield from _replaced(reading)
     for rule, pattern, many in (
+        ("half_surrogate", _SURROGATE, 1),
         ("broken_characters", _UNSURE, 2),
         ("misread_encoding", _MISREAD, 2),
         ("undecoded_pieces", _BYTE_LEVEL, 2),
@@ -100,7 +103,7 @@ def _markers(reading: Reading) -> Iterator[Finding]:
     marks = list(_SPECIAL.finditer(text))
     if marks:
         covered = sum(len(mark[0]) for mark in marks)
-        row = any(a.end() >= b.start() - 1 for a, b in zip(marks, marks[1:], strict=False))
+        row = any(a.end() >= b.start() - 1 for a, b in itertools.pairwise(marks))
         rest = _SPECIAL.sub(" ", text)
         topic = _MENTION.search(rest) or _MENTION.search(reading.asked.text)
         known = any(mark[0] in reading.asked.text for mark in marks)

@@ -1,22 +1,25 @@
-"""Answers that are hardly there: nothing, one token, an end in mid-sentence, a budget rambled away."""
+"""Answers that are hardly there: nothing, one token, an open end, a budget rambled away."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from evalsuite.degenerate.lexicon import FUNCTION
+from evalsuite.degenerate.lexicon import FUNCTION, words
 from evalsuite.degenerate.view import Finding, Reading
 
 # Words after which a sentence cannot end.
-_OPEN = frozenset(
-    """the a an of to and or is are was were has have his their its for with from by at so then
-    because if let in total + - * / = × ÷""".split()
-) - {"total", "in", "so", "then", "for", "by", "has", "is", "are"}  # fmt: skip
-_STARTS = FUNCTION | frozenset("to the let so first okay sure well we".split())
-_REPLIES = frozenset("yes no none both all half zero one two three four five six seven eight "
-                     "nine ten eleven twelve".split())  # fmt: skip
-_DOUBT = re.compile(r"\b(?:wait|hmm+|maybe|perhaps|or is it|let me|hold on|but (?:the|what|if))\b", re.I)
+_OPEN = words(
+    """the a an of to and or are was were have his their its with from at because if let
+    + - * / = × ÷"""
+)
+_REPLIES = words(
+    "yes no none both all half zero one two three four five six seven eight nine ten eleven twelve"
+)
+_STARTS = (FUNCTION | {"okay", "sure", "well", "we"}) - _REPLIES
+_DOUBT = re.compile(
+    r"\b(?:wait|hmm+|maybe|perhaps|or is it|let me|hold on|but (?:the|what|if))\b", re.I
+)
 _NEXT = re.compile(r"\n\s*(?:\*\*)?(?:Question|Q|Problem)\s*\d*\s*:")
 _MARK_LINE = re.compile(r"####[ ]*([^\n#]*)")
 
@@ -33,14 +36,17 @@ def emptiness(reading: Reading) -> Iterator[Finding]:
     lower = reading.lower
     if not lower:
         return
-    if len(lower) == 1 and lower[0] in _STARTS and lower[0] not in _REPLIES:
+    if len(lower) == 1 and lower[0] in _STARTS:
         yield reading.found("stub", "high", 0)
     elif lower[-1] in _OPEN and not text.rstrip().endswith((".", "!", "?", ":", '"', "`")):
         sure = len(lower) <= 3 and not any(token[0].isdigit() for token in lower)
         yield reading.at_token("open_end", "high" if sure else "low", len(lower) - 1)
-    elif len(lower) <= 4 and lower[-1][0].isalpha() and lower[0] in _STARTS - _REPLIES:
-        if not any(token[0].isdigit() or token in _REPLIES for token in lower):
-            yield reading.found("stub", "low", 0)
+    elif len(lower) <= 4 and lower[-1][0].isalpha() and lower[0] in _STARTS and not _replies(lower):
+        yield reading.found("stub", "low", 0)
+
+
+def _replies(lower: list[str]) -> bool:
+    return any(token[0].isdigit() or token in _REPLIES for token in lower)
 
 
 def rambling(reading: Reading) -> Iterator[Finding]:

@@ -21,12 +21,16 @@ _SCRIPTS = (
 _OTHER = re.compile(r"[\u0370-\u1fff\u3040-\ud7ff\uf900-\ufaff\U00020000-\U0002fa1f]")
 _TOPIC = re.compile(
     r"\b(?:chinese|japanese|korean|russian|greek|arabic|hebrew|hindi|thai|german|french|spanish"
-    r"|language|letter|character|translat\w*|means?|called|alphabet|word)\b",
+    r"|language|characters?|translat\w*|alphabet)\b",
     re.I,
 )
 _QUOTED = re.compile(r"[\"'«„“‘「『][^\"'»“”’」』]{1,40}[\"'»”’」』]")
-_GLUED = re.compile(r"[^\W\d_]{2,}\d+(?:[.,]\d+)*|\d[.,]{2}(?![.,\s])|,\d+,\d+\.|\.\d+\.\.|\d+[a-z]\.\d")
-_CODE = re.compile(r"[={(;]\s*$|^\s*(?:def|import|for|print|assert|return|class)\b|\w+\(\w*\)|https?:|/\w+/", re.M)
+_GLUED = re.compile(
+    r"[^\W\d_]{2,}\d+(?:[.,]\d+)*|\d[.,]{2}(?![.,\s])|,\d+,\d+\.|\.\d+\.\.|\d+[a-z]\.\d"
+)
+_CODE = re.compile(
+    r"[={(;]\s*$|^\s*(?:def|import|for|print|assert|return|class)\b|\w+\(\w*\)|https?:|/\w+/", re.M
+)
 _ODD_RUN = re.compile(r"[{}\[\]|\\^~`@;<>$_]{2,}|[}\])],[{\[(]|[≡◣✗◆■◇▲►☐⊕∇∮§¶¤¬]")
 _LATEX = re.compile(r"\\[a-zA-Z(\[]|\$\$|```")
 
@@ -95,7 +99,9 @@ def _salad(reading: Reading) -> Iterator[Finding]:
     share = len(strange) / len(set(words))
     if share < 0.6 or (function + foreign) * 8 > count or _other_language(reading, strange):
         return
-    sure = count >= 16 and share >= 0.75 and (function + foreign) * 12 < count and bool(reading.prompt)
+    sure = (
+        count >= 16 and share >= 0.75 and (function + foreign) * 12 < count and bool(reading.prompt)
+    )
     yield reading.found("word_salad", "high" if sure else "low", 0)
 
 
@@ -115,7 +121,12 @@ def _spaces(reading: Reading) -> Iterator[Finding]:
         return
     letters = sum(map(str.isalpha, text))
     longest = max(map(len, reading.tokens))
-    if letters * 2 > size and longest > 14 and len(text.split()) * 20 < size and not _CODE.search(text):
+    if (
+        letters * 2 > size
+        and longest > 14
+        and len(text.split()) * 20 < size
+        and not _CODE.search(text)
+    ):
         packed = any(word in max(reading.lower, key=len) for word in ("the", "is", "and", "are"))
         yield reading.found("lost_spaces", "high" if packed else "low", 0)
 
@@ -174,5 +185,3 @@ def _soup(reading: Reading) -> Iterator[Finding]:
         if len(set(foreign)) >= 2 and not _about_language(reading):
             at = reading.lower.index(foreign[0])
             yield reading.at_token("foreign_words", "high" if len(set(foreign)) >= 6 else "low", at)
-
-

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-FUNCTION = frozenset(
+
+def words(text: str) -> frozenset[str]:
+    """Return the words of a list written as text."""
+    return frozenset(text.split())
+
+
+FUNCTION = words(
     """the a an of to in on at by for with from into onto over under after before than as per is are
     was were be been being has have had do does did will would can could should must may might and
     or but so if then because since while when where how what which who whose why that this these
@@ -11,19 +17,19 @@ FUNCTION = frozenset(
     three four five six seven eight nine ten up down out off about only also too very just still
     again together altogether total left first second third next last now until between during
     through thus therefore hence finally let let's find get gets need needs make makes made take
-    takes give gives cost costs same per don't doesn't didn't can't it's that's there's""".split()
+    takes give gives cost costs same per don't doesn't didn't can't it's that's there's"""
 )
 
 # Function words of other languages that are no English words.
-FOREIGN = frozenset(
+FOREIGN = words(
     """der das und ist nicht ein eine mit auf für sind wird nach auch dann noch von den dem zum bei
     el los las una del por para con que es como más pero está son le les des une dans pour est sur
     avec qui sont donc plus pas il lo gli della che di nella non sono per è anche um uma não com
     são mais ao het een van voor zijn niet ook maar och att som är för inte det jest nie się na i
-    w z ve bir için bu""".split()
+    w z ve bir için bu"""
 ) - frozenset(("i", "per", "z", "w", "na", "para", "con", "plus", "pas", "den", "van", "son", "is"))
 
-COMMON = frozenset(
+COMMON = words(
     """able above across add added adds age ages ago alone along already always amount answer apart
     apple area around ask away back bag bags ball bananas base because begin best better big bike
     bill birthday block blue board book books both bottle bought box boxes boy boys bread break
@@ -60,24 +66,24 @@ COMMON = frozenset(
     usual value visit wait walk wall want warm wash water way week weekend weeks weigh weighs
     weight went west white whole wide width wife win winter within without woman women wood word
     words work worked works world worth write wrong yard yards year years yellow yes yesterday
-    young zero""".split()
+    young zero"""
 )
 KNOWN = FUNCTION | COMMON
 
 ENDINGS = ("s", "es", "ed", "d", "ing", "er", "ers", "ly", "'s", "’s", "y", "n", "r", "st", "est")
 
-ABBREVIATIONS = frozenset(
+ABBREVIATIONS = words(
     """min mins hr hrs sec secs km cm mm kg lb lbs oz ft yd mi mph kph am pm pt qt gal doz temp avg
     approx est max num amt tot mon tue tues wed thu thur thurs fri sat sun jan feb mar apr jun jul
     aug sep sept oct nov dec st nd rd th vs etc eq ex no ans sq cu ml mg kw kwh hp mr mrs ms dr jr
     sr int def str len var val sum pos neg div mult sub add info app ad bro sis mom dad grandma
-    photo math maths exam lab gym bike phone fridge ok tv pc id ai us uk usd eur""".split()
+    photo math maths exam lab gym bike phone fridge ok tv pc id ai us uk usd eur"""
 )
 
-LEGITIMATE_DOUBLES = frozenset(
+LEGITIMATE_DOUBLES = words(
     """very had that so no bye ha knock tick la really many much long far again more one do ho na
     blah tock hip choo please well now there's too win boo wee hush tut night yes ding dong woof
-    beep quack go chop half x o can will her""".split()
+    beep quack go chop half x o can will her"""
 )
 
 _BE = ("is", "are", "was", "were")
@@ -111,8 +117,8 @@ IMPOSSIBLE = frozenset(
 )
 
 # Words that begin a sentence and keep their small letter inside one.
-OPENERS = frozenset(
+OPENERS = words(
     """The He She They There So Then It This That These We After Since With When If In On At For
     Each Every Next Now But And Of Is Are Altogether Together Therefore Thus Finally His Their
-    Her How What From By As All Half Twice""".split()
+    Her How What From By As All Half Twice"""
 )

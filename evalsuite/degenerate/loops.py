@@ -124,7 +124,7 @@ def _limits(unit: str, reading: Reading) -> tuple[float, float]:
             return 3.0, 2.6
         return max(5.0, 24 / size), max(4.0, 20 / size)
     if not any(map(str.isdigit, body)):
-        rulers = set(body) <= _RULERS
+        rulers = set(body) <= _RULERS - {":"}
         return (120 / size, 80 / size) if rulers else (24 / size, 16 / size)
     if body.isdigit() and body == unit:
         return max(4.0, 40 / size), max(3.0, 30 / size)
@@ -199,7 +199,9 @@ def _inner(unit: list[str], letters: int, count: float, reading: Reading) -> Con
         return None
     if letters < 2:
         sure = all(token in "!?$&@;\"'" for token in unit) and count >= 24
-        return "high" if sure else "low" if sure or count >= 60 and unit[0] not in _RULERS else None
+        return (
+            "high" if sure else "low" if sure or (count >= 60 and unit[0] not in _RULERS) else None
+        )
     if count >= 16 or (len(unit) >= 6 and count >= 6):
         return "high"
     return "low" if count >= 8 or (len(unit) >= 6 and count >= 4) else None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from evalsuite.degenerate.lexicon import FUNCTION, KNOWN
+from evalsuite.degenerate.lexicon import FUNCTION, KNOWN, words
 from evalsuite.degenerate.loops import tail_cycle
 from evalsuite.degenerate.view import Finding, Reading
 
 _COPY = re.compile(r"\b(?:repeat|copy|echo|say|quote|rewrite|spell|translate|once|correct)\b", re.I)
-_GENERAL = frozenset(
+_GENERAL = words(
     """answer total number times day days week weeks hour hours minute minutes year years dollar
-    dollars cost costs price amount many left each cards boxes""".split()
+    dollars cost costs price amount many left each cards boxes"""
 )
 _FRAGMENT = re.compile(r"\s*([a-z][^.!?\n=#]{2,60})[.!?]\s+[A-Z]")
 ECHO_WORDS = 6

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
+from functools import cache
 from operator import eq
 
 from evalsuite.degenerate.lexicon import (
@@ -19,11 +21,16 @@ _SPACED = frozenset("=+*/×÷%")
 _MARK_LAST = re.compile(r"[\w.]\s?####\s*$|####[ ]*[.=+*/]")
 _POINT_FIRST = re.compile(r"(?:^|\s)[.,;:][a-z]{2,}")
 _LINE_OPEN = re.compile(r"[\w)] ?= *\n(?=[A-Z][a-z]* [a-z]|####)")
-_TWO_NUMBERS = re.compile(r"(?<![\d/.^-])(\d+(?:[.,]\d+)*) (\$?)(\d+(?:[.,]\d+)*)(?![\d/-])(?! \w+-)")
+_TWO_NUMBERS = re.compile(
+    r"(?<![\d/.^-])(\d+(?:[.,]\d+)*) (\$?)(\d+(?:[.,]\d+)*)(?![\d/-])(?! ?[a-z])"
+)
+_MARK_TWICE = re.compile(r"(####[^\S\n]*\S{1,20})\s+\1")
 _QUOTED_TWICE = re.compile(r'("\w[^"\n]{0,30}"\s*:\s*)\1|"(\w[^"\n]{0,30})"\2"')
 _CLAUSE = frozenset(".,;:|()[]+-*/<>\"'")
 _TERMS = frozenset("+-*/,$%")
 MAX_GROUP = 9
+# Tokens looked at one by one; a longer answer has shown its seams by then.
+MAX_SEAMS = 2000
 
 
 def doubled(reading: Reading) -> Iterator[Finding]:
@@ -32,6 +39,8 @@ def doubled(reading: Reading) -> Iterator[Finding]:
     events = _doubles(reading)
     if reading.repeats >= 1:
         events += _groups(reading)
+    if "####" in reading.text and (mark := _MARK_TWICE.search(reading.text)):
+        events.append((reading.text.count(" ", 0, mark.start()), 1.0))
     if '"' in reading.text:
         events += [(0, 1.0) for _ in _QUOTED_TWICE.findall(reading.text)]
     if not events:
@@ -67,16 +76,25 @@ def _double(reading: Reading, index: int) -> float:
     if word[0].isalpha():
         if len(word) < 2 and word != "a":
             return 0.0
-        if word in LEGITIMATE_DOUBLES or (first[0].isupper() and second[0].isupper()
-                                          and word not in FUNCTION):  # fmt: skip
+        name = first[0].isupper() and second[0].isupper() and word not in FUNCTION
+        explained = (
+            word not in reading.asked.words or f"{word} {word}" in reading.asked.text.lower()
+        )
+        if word in LEGITIMATE_DOUBLES or (name and explained):
             return 0.0
         joined = re.search(rf"\b{re.escape(word)}\s+{re.escape(word)}\b", reading.text.lower())
         return 1.0 if joined else 0.0
     if word[0].isdigit():
-        found = re.search(rf"(?<![\d.,]){re.escape(first)} {re.escape(first)}(?![\w/-])", reading.text)
+        found = re.search(
+            rf"(?<![\d.,]){re.escape(first)} {re.escape(first)}(?![\w/-])", reading.text
+        )
         return 0.7 if found and "|" not in reading.text and first != "000" else 0.0
     if word in _SPACED:
-        return 1.0 if re.search(rf"\w\s*{re.escape(word)} {re.escape(word)}(?:\s|$)", reading.text) else 0.0
+        return (
+            1.0
+            if re.search(rf"\w\s*{re.escape(word)} {re.escape(word)}(?:\s|$)", reading.text)
+            else 0.0
+        )
     return 0.0
 
 
@@ -117,7 +135,12 @@ def _reissued(reading: Reading, start: int, end: int, distance: int) -> bool:
         return len(words) == 2 and any(word in FUNCTION for word in words)
     if not words:
         after = reading.kinds[end + distance : end + distance + 1]
-        return len(run) >= 3 and distance == len(run) + 1 and after in ("n", "$") and run[-1][0].isdigit()
+        return (
+            len(run) >= 3
+            and distance == len(run) + 1
+            and after in ("n", "$")
+            and run[-1][0].isdigit()
+        )
     for here, there in ((start - 1, copy - 1), (end, end + distance)):
         pair = reading.kinds[here : here + 1] + reading.kinds[there : there + 1]
         if len(run) < distance and (pair == "nn" or (pair == "ww" and len(run) < 6)):
@@ -145,16 +168,20 @@ def seams(reading: Reading) -> Iterator[Finding]:
 
 def _seams(reading: Reading) -> Iterator[tuple[int, float]]:
     tokens, lower = reading.tokens, reading.lower
-    if not IMPOSSIBLE.isdisjoint(zip(lower, lower[1:], strict=False)):
+    if not IMPOSSIBLE.isdisjoint(itertools.pairwise(lower)):
         yield from _impossible(reading)
-    if "nn" in reading.kinds or "n$n" in reading.kinds:
-        if "|" not in reading.text:
-            found = _TWO_NUMBERS.findall(reading.text)
-            numbers = sum(not (len(b) == 3 and b.isdigit() and len(a) <= 3) for a, _, b in found)
-            yield from [(reading.kinds.find("n"), 0.8)] * numbers
+    if ("nn" in reading.kinds or "n$n" in reading.kinds) and "|" not in reading.text:
+        found = _TWO_NUMBERS.findall(reading.text)
+        numbers = sum(not (len(b) == 3 and b.isdigit() and len(a) <= 3) for a, _, b in found)
+        yield from [(reading.kinds.find("n"), 0.8)] * numbers
     if not OPENERS.isdisjoint(tokens):
         for index, token in enumerate(tokens):
-            if token in OPENERS and index and tokens[index - 1].islower() and _same_line(reading, index):
+            if (
+                token in OPENERS
+                and index
+                and tokens[index - 1].islower()
+                and _same_line(reading, index)
+            ):
                 yield index, 1.0
     if "####" in reading.text and _MARK_LAST.search(reading.text):
         yield max(0, len(tokens) - 5), 1.0
@@ -168,23 +195,31 @@ def _seams(reading: Reading) -> Iterator[tuple[int, float]]:
 
 
 def _impossible(reading: Reading) -> Iterator[tuple[int, float]]:
-    lower = reading.lower
-    for index, pair in enumerate(zip(lower, lower[1:], strict=False)):
+    lower = reading.lower[:MAX_SEAMS]
+
+    @cache
+    def spaced(first: str, second: str) -> bool:
+        """Two signs stand apart after a value, unlike in `==` or a row of stars."""
+        joined = r"[\w)]\s?" + re.escape(first) + r"[^\S\n]+" + re.escape(second)
+        return re.search(joined, reading.text) is not None
+
+    for index, pair in enumerate(itertools.pairwise(lower)):
         if pair not in IMPOSSIBLE:
             continue
         first, second = pair
         if first in _OPERATORS or second in _OPERATORS:
-            joined = r"[\w)]\s*" + re.escape(first) + r"[^\S\n]+" + re.escape(second)
-            if first in "=*+/" and second in "=*+/" and not re.search(joined, reading.text):
+            if first in "=*+/" and second in "=*+/" and not spaced(first, second):
                 continue
             if first == "/" and second.isalpha():
                 continue
-        yield index, 1.0
+        strong = first in "=*+/×÷" or (first in ("the", "an", "their") and not second.isalpha())
+        yield index, 1.6 if strong else 1.0
 
 
 def _same_line(reading: Reading, index: int) -> bool:
     before, opener = reading.tokens[index - 1], reading.tokens[index]
-    return re.search(rf"\b{re.escape(before)} {opener}\b", reading.text) is not None
+    # An opener before another capital is a title inside the sentence.
+    return re.search(rf"\b{re.escape(before)} {opener}\b(?! [A-Z])", reading.text) is not None
 
 
 def cumulative(reading: Reading) -> Iterator[Finding]:
@@ -195,7 +230,7 @@ def cumulative(reading: Reading) -> Iterator[Finding]:
         return
     head = text[: min(24, size // 2)]
     again = text.find(head, 1)
-    if 0 <= again and size >= 40 and text[:again].rstrip() == text[again:].rstrip():
+    if again >= 0 and size >= 40 and text[:again].rstrip() == text[again:].rstrip():
         level: Confidence = "low" if text[again - 1].isspace() else "high"
         yield reading.found("repeated_whole", level, again)
         return
@@ -207,6 +242,6 @@ def cumulative(reading: Reading) -> Iterator[Finding]:
 
 def _grows(words: list[str], starts: list[int]) -> bool:
     pieces = [words[a:b] for a, b in zip(starts, [*starts[1:], len(words)], strict=True)]
-    pairs = list(zip(pieces, pieces[1:], strict=False))
+    pairs = list(itertools.pairwise(pieces))
     grown = all(after[: len(before)] == before for before, after in pairs)
     return grown and len(pieces[-1]) > len(pieces[0]) and len(pieces[-1]) >= 4

@@ -36,5 +36,7 @@ def _repeats(tokens: list[str], start: int, end: int) -> bool:
     size = len(group)
     before, after = tokens[max(0, start - size - 2) : start], tokens[end : end + size + 2]
     return any(
-        side[at : at + size] == group for side in (before, after) for at in range(len(side) - size + 1)
+        side[at : at + size] == group
+        for side in (before, after)
+        for at in range(len(side) - size + 1)
     )
