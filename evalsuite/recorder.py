@@ -49,6 +49,9 @@ class ArmRecorder:
         self._pending: list[tuple[Answer, Key, int]] = []
         self._flushed_at = time.monotonic()
         self._session: ArmSession | None = None
+        if self.finished:
+            # A kill may have come between the last two steps of `finish`.
+            (self.folder / PARTIAL).unlink(missing_ok=True)
         self._before = self._saved_evidence()
         self.records = {
             (record.item_id, record.repeat): record

@@ -70,7 +70,7 @@ def execute(
     is written where the run cannot be started, RunIncomplete where it is interrupted.
     """
     engine.check([_request(entry, task, 0) for entry in items])
-    with writing(folder):
+    with writing(folder, mode):
         run = describe_run(suite, task, items, engine.describe())
         admit(folder, run, mode)
         sessions = ArmSessions(engine, watcher.warming, watcher.note)

@@ -17,6 +17,8 @@ from evalsuite.records import Evidence, Item, Record, Run
 
 T = TypeVar("T")
 
+TEMPORARY = ".tmp"
+
 _FIELD = re.compile(r"(?:field `([^`]+)`)|(?:at `\$\.?([^`]*)`)")
 
 
@@ -83,7 +85,7 @@ def write_atomic(path: Path, data: bytes) -> None:
 
     Raises RunIncomplete where the disk refuses.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:

@@ -24,8 +24,9 @@ def answers_by_question() -> dict[str, str]:
 class FakeSession:
     """One arm: right on `accuracy` of the items, the same ones whatever the order of asking."""
 
-    def __init__(self, arm: Arm, options: dict) -> None:
+    def __init__(self, arm: Arm, options: dict, engine_answers: list[str]) -> None:
         self.arm = arm
+        self.engine_answers = engine_answers
         self.options = options
         self.steps = 0
         self.drafts = 0
@@ -43,6 +44,9 @@ class FakeSession:
             if self.options.get("lose_arm") == self.arm.name and self.answered > 3:
                 return
             on_answer(self._answer(request))
+            self.engine_answers.append(request.request_id)
+            if len(self.engine_answers) == self.options.get("interrupt_after"):
+                raise KeyboardInterrupt
 
     def evidence(self) -> Evidence:
         k = self.arm.mtp
@@ -105,7 +109,7 @@ class FakeEngine:
     def __init__(self, options: dict) -> None:
         self.options = options
         self.concurrent_sessions = bool(options.get("concurrent_sessions", True))
-        self.started: list[str] = []
+        self.answers: list[str] = []
 
     def check(self, requests: Sequence[Request]) -> None:
         limit = self.options.get("max_prompt", 10**9)
@@ -116,8 +120,7 @@ class FakeEngine:
     def start(self, arm: Arm) -> FakeSession:
         if self.options.get("refuse_arm") == arm.name:
             raise UsageError(f"{arm.name} asks for graphs, which are not to be had", field="arms")
-        self.started.append(arm.name)
-        return FakeSession(arm, self.options)
+        return FakeSession(arm, self.options, self.answers)
 
     def describe(self) -> EngineDescription:
         return EngineDescription(
