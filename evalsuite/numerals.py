@@ -46,7 +46,7 @@ class Numeral:
 
 
 def numerals(text: str, start: int = 0, end: int | None = None) -> Iterator[Numeral]:
-    """Yield the numbers of `text[start:end]` in order; runs that are no quantity are passed over."""
+    """Yield the numbers of `text[start:end]` in order, passing over runs that are no quantity."""
     stop = len(text) if end is None else end
     for match in _NUMERAL.finditer(text, start, stop):
         value = _value(match)
@@ -149,39 +149,13 @@ def _sign(text: str, match: re.Match[str]) -> tuple[bool, int]:
     return not spaced or before in "=(", begin
 
 
-_UNITS = {
-    word: number
-    for number, word in enumerate(
-        [
-            "zero",
-            "one",
-            "two",
-            "three",
-            "four",
-            "five",
-            "six",
-            "seven",
-            "eight",
-            "nine",
-            "ten",
-            "eleven",
-            "twelve",
-            "thirteen",
-            "fourteen",
-            "fifteen",
-            "sixteen",
-            "seventeen",
-            "eighteen",
-            "nineteen",
-        ]
-    )
-}
-_TENS = {
-    word: 10 * number
-    for number, word in enumerate(
-        ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], start=2
-    )
-}
+_SMALL = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+    "fifteen sixteen seventeen eighteen nineteen"
+)
+_ROUND = "twenty thirty forty fifty sixty seventy eighty ninety"
+_UNITS = {word: number for number, word in enumerate(re.findall(r"\w+", _SMALL))}
+_TENS = {word: 10 * number for number, word in enumerate(re.findall(r"\w+", _ROUND), start=2)}
 _WORD = (
     rf"(?:{'|'.join(sorted([*_UNITS, *_TENS, 'hundred', 'thousand', 'million'], reverse=True))})"
 )

@@ -255,7 +255,7 @@ def score(
     degenerate: bool,
     error: str | None = None,
 ) -> Score:
-    """Score one answer. `degenerate`: a high-confidence rule saw it; `text` None: no answer came."""
+    """Score one answer. `degenerate`: a high-confidence rule fired; `text` None: none came."""
     found = None if text is None else read_number(text)
     return Score(
         outcome=outcome(

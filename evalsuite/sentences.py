@@ -21,7 +21,7 @@ _CONCLUDES = re.compile(
     re.I,
 )
 _GOVERNED = re.compile(
-    r"\b(?:in|per|for|after|over|within|during|every|each|out of|with|up from|down from|from|than|at"
+    r"\b(?:in|per|for|after|over|within|during|every|each|out of|with|up from|from|than|at"
     r"|by|all)\s+(?:the\s+|all\s+|about\s+|\W)?$",
     re.I,
 )

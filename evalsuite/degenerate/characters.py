@@ -34,6 +34,8 @@ _MENTION = re.compile(
     r"|special|placeholder|symbols?|delimiters?)\b",
     re.I,
 )
+# A sentence about a marker sets it apart; a leak is glued to a word or stands at an end.
+_FLANKED = re.compile(r"[\s\"'`(“‘/]\0[\s\"'`),.;:!?”’/]")
 _CHANNELS = re.compile(r"(?:assistant|user)?(?:assistant(?:final|analysis|commentary))")
 _ROLES = re.compile(r"(?:^|\n)\s*(?:assistant|user|system)\s*(?:\n|$)")
 
@@ -98,6 +100,11 @@ def special_tokens(reading: Reading) -> Iterator[Finding]:
             yield reading.found("role_leak", "high" if len(roles) >= 2 else "low", match.start())
 
 
+def _around(text: str, mark: re.Match[str]) -> str:
+    """The marker as one sign, with the character on each side of it."""
+    return text[mark.start() - 1 : mark.start()] + "\0" + text[mark.end() : mark.end() + 1]
+
+
 def _markers(reading: Reading) -> Iterator[Finding]:
     text = reading.text
     marks = list(_SPECIAL.finditer(text))
@@ -107,7 +114,8 @@ def _markers(reading: Reading) -> Iterator[Finding]:
         rest = _SPECIAL.sub(" ", text)
         topic = _MENTION.search(rest) or _MENTION.search(reading.asked.text)
         known = any(mark[0] in reading.asked.text for mark in marks)
-        mentioned = (topic or known) and not row and covered * 2 < len(text)
+        flanked = all(map(_FLANKED.search, (_around(text, mark) for mark in marks)))
+        mentioned = (topic or known) and flanked and not row and covered * 2 < len(text)
         if not mentioned:
             yield reading.found("special_tokens", "high", marks[0].start())
             return

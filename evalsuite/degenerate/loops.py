@@ -96,7 +96,7 @@ def loops(reading: Reading) -> Iterator[Finding]:
 
 
 def _graded(reading: Reading, cycle: Cycle) -> Confidence | None:
-    """Grade a cycle at the end: how many rounds, of what, and whether the text stopped by itself."""
+    """Grade a cycle at the end: how many rounds, of what, and whether the text stopped."""
     unit = reading.text[cycle.end - cycle.period : cycle.end]
     ended = reading.finish == "stop"
     if ended and reading.asked.wants_repetition and cycle.count < 60:
@@ -199,9 +199,7 @@ def _inner(unit: list[str], letters: int, count: float, reading: Reading) -> Con
         return None
     if letters < 2:
         sure = all(token in "!?$&@;\"'" for token in unit) and count >= 24
-        return (
-            "high" if sure else "low" if sure or (count >= 60 and unit[0] not in _RULERS) else None
-        )
+        return "high" if sure else "low" if (count >= 60 and unit[0] not in _RULERS) else None
     if count >= 16 or (len(unit) >= 6 and count >= 6):
         return "high"
     return "low" if count >= 8 or (len(unit) >= 6 and count >= 4) else None

@@ -120,7 +120,7 @@ def _kind(token: str) -> str:
 
 @dataclass(frozen=True)
 class PromptWords:
-    """The last question of a prompt: its text, its words and numbers, and whether it wants copies."""
+    """The last question of a prompt: its text, words and numbers, and whether it wants copies."""
 
     text: str
     words: frozenset[str]
