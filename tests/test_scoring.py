@@ -66,6 +66,7 @@ def test_a_person_would_read_the_same_value() -> None:
         ("one hundred and five", "105"),
         ("The answer is not 12 but 15.", "15"),
         ("#### 7\n\nQuestion: What is 3 + 5?\nAnswer: 8\n#### 8", "7"),
+        ("#### 7\nThe next problem gives:\n#### 8", "7"),
         ("#### 7\nWait, I made a mistake.\n#### 9", "9"),
         ("<think>4 or 5</think>It is 5.", "5"),
         ("So they need 8.33, which rounds up to 9 buses.", "9"),
