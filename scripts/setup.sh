@@ -12,6 +12,10 @@ stamp="$venv/setup-stamp"
 extras="dev,plot"
 
 wanted="${PYTHON:-}|${TORCH_INDEX:-}"
+if [ -n "${PYTHON:-}" ] && ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    echo "setup: PYTHON=$PYTHON does not run, or is older than 3.11" >&2
+    exit 2
+fi
 if [ -f "$choice" ]; then
     if [ "$wanted" = "|" ]; then
         wanted=$(cat "$choice")
@@ -31,6 +35,7 @@ if [ -x "$venv/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$digest" ]; t
     exit 0
 fi
 
+# Print the first interpreter that is new enough.
 find_python() {
     local name
     for name in python3 python3.13 python3.12 python3.11 python; do
@@ -45,11 +50,12 @@ find_python() {
 
 constraints=constraints.txt
 if [ -n "$own_python" ]; then
-    "$own_python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
-        echo "setup: PYTHON=$own_python does not run, or is older than 3.11" >&2
-        exit 2
-    }
-    [ -x "$venv/bin/python" ] || "$own_python" -m venv --system-site-packages "$venv"
+    if [ ! -x "$venv/bin/python" ]; then
+        "$own_python" -m venv --system-site-packages "$venv"
+        # The packages of an interpreter that is itself in a virtual environment are not "system".
+        target=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+        "$own_python" scripts/own_packages.py > "$target/own_packages.pth"
+    fi
     constraints="$venv/kept-versions.txt"
     "$venv/bin/python" scripts/kept_versions.py > "$constraints"
 else
