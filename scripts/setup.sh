@@ -9,7 +9,8 @@ cd "$(dirname "$0")/.."
 venv=.venv
 choice="$venv/setup-choice"
 stamp="$venv/setup-stamp"
-extras="dev,plot"
+# The reference implementation's transformers would replace the one that an own environment brings.
+extras="dev,plot,reference"
 
 wanted="${PYTHON:-}|${TORCH_INDEX:-}"
 if [ -n "${PYTHON:-}" ] && ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
@@ -56,10 +57,12 @@ if [ -n "$own_python" ]; then
         target=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
         "$own_python" scripts/own_packages.py > "$target/own_packages.pth"
     fi
+    extras="dev,plot"
     constraints="$venv/kept-versions.txt"
     "$venv/bin/python" scripts/kept_versions.py > "$constraints"
-else
-    [ -x "$venv/bin/python" ] || "$(find_python)" -m venv "$venv"
+elif [ ! -x "$venv/bin/python" ]; then
+    interpreter=$(find_python)
+    "$interpreter" -m venv "$venv"
 fi
 printf '%s' "$wanted" > "$choice"
 
