@@ -76,10 +76,10 @@ def execute(
         sessions = ArmSessions(engine, watcher.warming, watcher.note)
         execution = _Execution(run, task, items, sessions, folder, watcher, stop_rule)
         try:
-            if engine.concurrent_sessions:
+            if engine.interleaves:
                 execution.open_all(mode)
             prepare(folder, run, [entry.item for entry in items], mode)
-            execution.take_turns(engine.concurrent_sessions)
+            execution.take_turns(engine.interleaves)
         except KeyboardInterrupt:
             raise RunIncomplete("interrupted; --resume goes on with it", file=folder) from None
         finally:

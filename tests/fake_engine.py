@@ -108,7 +108,7 @@ class FakeEngine:
 
     def __init__(self, options: dict) -> None:
         self.options = options
-        self.concurrent_sessions = bool(options.get("concurrent_sessions", True))
+        self.interleaves = bool(options.get("interleaves", True))
         self.answers: list[str] = []
 
     def check(self, requests: Sequence[Request]) -> None:

@@ -132,7 +132,7 @@ def test_a_block_is_one_arms_turn_in_time(run: Runner, tmp_path: Path) -> None:
 
 def test_an_engine_of_one_session_has_one_arm_open_at_a_time(run: Runner, tmp_path: Path) -> None:
     watcher = Silent()
-    run(tmp_path / "a", options={"concurrent_sessions": False}, watcher=watcher)
+    run(tmp_path / "a", options={"interleaves": False}, watcher=watcher)
     assert watcher.answers == [arm for arm in ARMS for _ in range(24)]
     run(tmp_path / "b")
     for arm in ARMS:
@@ -266,7 +266,7 @@ def test_an_arm_that_fails_does_not_stop_the_others(
     run: Runner, tmp_path: Path, option: str, interleaved: bool
 ) -> None:
     watcher = Silent()
-    options = {option: "graph", "concurrent_sessions": interleaved}
+    options = {option: "graph", "interleaves": interleaved}
     executed = run(tmp_path / "r", options=options, watcher=watcher)
     assert list(executed.failed) == ["graph"]
     assert executed.failed["graph"] in watcher.notes[0]

@@ -90,7 +90,7 @@ class Engine(Protocol):
         """The engine's kind: mini, vllm, sglang, openai."""
 
     @property
-    def concurrent_sessions(self) -> bool:
+    def interleaves(self) -> bool:
         """Whether several sessions may be open at once, so that arms can be interleaved."""
 
     def check(self, requests: Sequence[Request]) -> None:
