@@ -1,0 +1,235 @@
+"""A session of the miniature's engine: requests in, answers out, one step at a time."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+
+import torch
+from tokenizers import Tokenizer
+
+from evalsuite.errors import UsageError
+from evalsuite.mini import caches as cache_memory
+from evalsuite.mini.batch import BlockTables, RowSpec
+from evalsuite.mini.blocks import BlockPool
+from evalsuite.mini.caches import CacheShape, LinearCache
+from evalsuite.mini.counters import Counters
+from evalsuite.mini.model.decoder import Model
+from evalsuite.mini.model.delta_rule import BLOCK as CHUNK
+from evalsuite.mini.prefix import PrefixCache
+from evalsuite.mini.runner import Bounds, Emission, ModelRunner, RunnerOptions
+from evalsuite.mini.scheduler import Limits, Scheduler, StepPlan
+from evalsuite.mini.sequence import GenerationRequest, Sequence
+from evalsuite.mini.text import TokenBytes, advance_text
+
+MAX_DRAFTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """All that shapes a session. Sizes in tokens, blocks or requests.
+
+    `num_blocks` None: enough for every request at its longest. `graph_batches` empty: a ladder up
+    to `max_num_seqs`. `shuffle_seed` hands freed blocks out in random order (tests).
+    """
+
+    k: int = 0
+    graph: bool = False
+    max_num_seqs: int = 16
+    max_num_batched_tokens: int = 512
+    max_model_len: int = 1024
+    block_size: int = 16
+    num_blocks: int | None = None
+    num_snapshots: int = 256
+    prefix_caching: bool = True
+    graph_batches: tuple[int, ...] = ()
+    share_slots: bool = True
+    fused_drafts: bool = True
+    shuffle_seed: int | None = None
+
+    def validate(self, kpool: int, has_mtp: bool) -> None:
+        """Raise UsageError naming the option that does not fit."""
+        checks = {
+            "k": not 0 <= self.k <= MAX_DRAFTS and f"{self.k} is not in 0 .. {MAX_DRAFTS}",
+            "mtp": self.k > 0 and not has_mtp and "the checkpoint has no MTP layer to draft with",
+            "max_num_seqs": self.max_num_seqs < 1 and "at least 1 is needed",
+            "max_model_len": self.max_model_len < 2 and "at least 2 is needed",
+            "block_size": (self.block_size < kpool or self.block_size % CHUNK != 0)
+            and f"{self.block_size} is not a multiple of {CHUNK}",
+            "num_blocks": self.num_blocks is not None
+            and self.num_blocks < 2
+            and "at least 2 are needed",
+            "graph_batches": bool(self.graph_batches)
+            and min(self.graph_batches) < 1
+            and "sizes start at 1",
+        }
+        for field, problem in checks.items():
+            if problem:
+                raise UsageError(f"session option {field}: {problem}")
+
+    @property
+    def blocks_per_request(self) -> int:
+        """Blocks of a request at its longest, with its drafts."""
+        return -(-(self.max_model_len + self.k) // self.block_size)
+
+    def ladder(self) -> tuple[int, ...]:
+        """Padded batch sizes: the given ones, or powers of two up to the request limit."""
+        if not self.graph:
+            return ()
+        if self.graph_batches:
+            return self.graph_batches
+        sizes, size = [], 1
+        while size < self.max_num_seqs:
+            sizes.append(size)
+            size *= 2
+        return (*sizes, self.max_num_seqs)
+
+
+class Session:
+    """One model in one arm: caches, scheduler, runner. Not thread-safe."""
+
+    def __init__(self, model: Model, tokenizer: Tokenizer, options: SessionOptions) -> None:
+        has_mtp = model.weights.mtp is not None
+        options.validate(model.config.index_kpool, has_mtp)
+        if options.max_model_len > model.config.max_position_embeddings:
+            raise UsageError(
+                f"session option max_model_len: {options.max_model_len} is above the model's "
+                f"max_position_embeddings {model.config.max_position_embeddings}"
+            )
+        self.model, self.options = model, options
+        self.vocabulary = TokenBytes(tokenizer, model.config.vocab_size)
+        blocks = options.num_blocks or 1 + options.max_num_seqs * options.blocks_per_request
+        shape = CacheShape(
+            blocks, options.block_size, options.max_num_seqs + 1, options.k, options.num_snapshots
+        )
+        weights = model.weights
+        self.caches = cache_memory.allocate(
+            model.config, shape, weights.embed.dtype, weights.embed.device, options.k > 0
+        )
+        shuffle = None if options.shuffle_seed is None else random.Random(options.shuffle_seed)
+        self.pool = BlockPool(blocks, shuffle)
+        self.prefix = (
+            PrefixCache(self.pool, options.block_size, options.num_snapshots)
+            if options.prefix_caching
+            else None
+        )
+        limits = Limits(
+            options.max_num_seqs,
+            options.max_num_batched_tokens,
+            options.max_model_len,
+            options.block_size,
+            options.k,
+        )
+        self.scheduler = Scheduler(limits, self.pool, self.prefix, model.config.vocab_size)
+        self.counters = Counters(draft_length=options.k)
+        tables = BlockTables(shape.num_requests, options.blocks_per_request)
+        runner_options = RunnerOptions(
+            options.k,
+            options.ladder(),
+            options.blocks_per_request,
+            options.share_slots,
+            options.fused_drafts,
+        )
+        self.runner = ModelRunner(model, self.caches, runner_options, self.counters, tables)
+        self.acceptance: Callable[[Sequence], Bounds] = lambda s: Bounds(0, options.k)
+        if options.graph:
+            self.runner.capture()
+
+    def reset_counts(self) -> None:
+        """Forget what was counted, after a warm-up."""
+        self.counters.reset()
+        self.runner.graphs.reset_counts()
+        self.scheduler.preemptions = 0
+        if self.prefix is not None:
+            self.prefix.hit_tokens = self.prefix.queried_tokens = 0
+
+    def generate(self, requests: Many[GenerationRequest]) -> Iterator[Sequence]:
+        """Answer all requests; yields each sequence as it finishes."""
+        for request in requests:
+            self.scheduler.add(request)
+        while self.scheduler.busy:
+            yield from self.step()
+
+    def step(self) -> list[Sequence]:
+        """Run one step; returns the sequences that it finished."""
+        plan = self.scheduler.plan()
+        if not plan:
+            raise RuntimeError("no request can run: the cache is smaller than one request needs")
+        self._restore()
+        now = time.time()
+        decode, prefill, snapshots = self._rows(plan, now)
+        bounds = [self.acceptance(spec.sequence) for spec in decode]
+        emissions = self.runner.run(decode, prefill, bounds, snapshots)
+        self._advance_prefill(prefill)
+        return self._absorb(emissions, {id(s.sequence): len(s.tokens) for s in decode})
+
+    def _rows(
+        self, plan: StepPlan, now: float
+    ) -> tuple[list[RowSpec], list[RowSpec], list[tuple[int, int, int]]]:
+        decode = [
+            RowSpec(s, [s.tokens[s.computed], *s.drafts[:drafts]], s.computed)
+            for s, drafts in plan.decode
+        ]
+        prefill, snapshots = [], []
+        for index, (s, size) in enumerate(plan.prefill):
+            s.started = s.started or now
+            prefill.append(RowSpec(s, s.tokens[s.computed : s.computed + size], s.computed))
+            snapshots += self._snapshots(index, s, size)
+        return decode, prefill, snapshots
+
+    def _snapshots(self, index: int, sequence: Sequence, size: int) -> list[tuple[int, int, int]]:
+        """Label the blocks that this chunk fills and plan their snapshots."""
+        if self.prefix is None:
+            return []
+        block, start, found = self.options.block_size, sequence.computed, []
+        for number in range(start // block, min((start + size) // block, len(sequence.keys))):
+            slot = self.prefix.keep(sequence.blocks[number], sequence.keys[number])
+            if slot is not None:
+                found.append((index, ((number + 1) * block - start) // CHUNK, slot))
+        return found
+
+    def _restore(self) -> None:
+        """Put admitted sequences' recurrent states in place: a snapshot, or zeros."""
+        restores, self.scheduler.restores = self.scheduler.restores, []
+        if not restores:
+            return
+        device = self.model.weights.embed.device
+        slots = torch.tensor([s.slot for s, _ in restores], device=device)
+        kept = torch.tensor([max(snapshot, 0) for _, snapshot in restores], device=device)
+        fresh = torch.tensor([snapshot < 0 for _, snapshot in restores], device=device)
+        for cache in self.caches.layers:
+            if isinstance(cache, LinearCache):
+                window = cache.kept_conv.shape[1]
+                conv = cache.kept_conv[kept].masked_fill(fresh[:, None, None], 0.0)
+                cache.conv[slots, :window] = conv
+                state = cache.kept_state[kept].masked_fill(fresh[:, None, None, None], 0.0)
+                cache.state[slots, 0] = state
+
+    def _advance_prefill(self, prefill: list[RowSpec]) -> None:
+        for spec in prefill:
+            spec.sequence.computed += len(spec.tokens)
+            spec.sequence.accepted = 0
+            spec.sequence.prefilled = spec.sequence.computed == len(spec.sequence.tokens)
+
+    def _absorb(self, emissions: list[Emission], widths: dict[int, int]) -> list[Sequence]:
+        now, finished = time.time(), []
+        for sequence, tokens, margins, accepted, drafts in emissions:
+            width = widths.get(id(sequence))
+            if width is not None:
+                sequence.computed += accepted + 1
+                sequence.accepted = accepted
+                sequence.steps += 1
+                sequence.drafted_tokens += width - 1
+                sequence.accepted_tokens += accepted
+                self.counters.count_verified(width - 1, accepted)
+            sequence.first_token = sequence.first_token or now
+            sequence.drafts = drafts
+            advance_text(sequence, tokens, margins, self.vocabulary, self.model.config.eos_token_id)
+            if sequence.finish_reason is not None:
+                sequence.ended = now
+                self.scheduler.finish(sequence)
+                finished.append(sequence)
+        return finished
