@@ -1,0 +1,1 @@
+"""How the embedded checkpoint was made: data, losses, loop, export. Needs one GPU."""

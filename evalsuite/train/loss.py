@@ -1,0 +1,85 @@
+"""Losses: next token, drafts of the MTP layer, and the indexer's imitation of attention."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from evalsuite.train.forward import IndexTerms, TrainForward
+
+DRAFT_DEPTH = 5
+DRAFT_WEIGHT = 0.3
+INDEX_WEIGHT = 1.0
+
+
+class Losses(NamedTuple):
+    """Scalars; `total` is what is minimised, the rest is for the log."""
+
+    total: Tensor
+    token: Tensor
+    draft: Tensor
+    indexer: Tensor
+
+
+def losses(
+    model: TrainForward, tokens: Tensor, weights: Tensor, rows: Tensor, sparse: bool
+) -> Losses:
+    """Losses of one batch.
+
+    tokens, weights [B, T + DRAFT_DEPTH + 1]; rows [R] query positions for the indexer's loss.
+    """
+    length = tokens.shape[1] - DRAFT_DEPTH - 1
+    hidden, terms = model.trunk(tokens[:, :length], sparse)
+    token = _cross_entropy(model, hidden, tokens, weights, 1)
+    drafts, draft_term = model.draft(hidden, tokens, DRAFT_DEPTH, sparse)
+    # Deeper drafts count less: they are taken less often.
+    shares = [0.8**step for step in range(DRAFT_DEPTH)]
+    each = [
+        share * _cross_entropy(model, out, tokens, weights, step + 2)
+        for step, (out, share) in enumerate(zip(drafts, shares, strict=True))
+    ]
+    draft = torch.stack(each).sum() / sum(shares)
+    each = [index_loss(model, term, rows) for term in [*terms, draft_term]]
+    index = torch.stack(each).sum()
+    total = token + DRAFT_WEIGHT * draft + INDEX_WEIGHT * index
+    return Losses(total, token.detach(), draft.detach(), index.detach())
+
+
+def _cross_entropy(
+    model: TrainForward, hidden: Tensor, tokens: Tensor, weights: Tensor, ahead: int
+) -> Tensor:
+    length = hidden.shape[1]
+    logits = model.logits(hidden).float().flatten(0, 1)
+    target = tokens[:, ahead : ahead + length].flatten().long()
+    weight = weights[:, ahead : ahead + length].flatten()
+    each = F.cross_entropy(logits, target, reduction="none")
+    return (each * weight).sum() / weight.sum()
+
+
+def index_loss(model: TrainForward, term: IndexTerms, rows: Tensor) -> Tensor:
+    """KL of the indexer's distribution over pools from the attention mass of each pool.
+
+    The attention is dense also while the model trains sparse: what the indexer should find is
+    what full attention would look at. Only the indexer's own parameters get a gradient.
+    """
+    config = model.config
+    pool = config.index_kpool
+    with torch.no_grad():
+        query = term.query[:, :, rows]
+        scores = (query @ term.key.transpose(-1, -2)).float() * config.softmax_scale
+        length = term.key.shape[2]
+        position = torch.arange(length, device=rows.device)
+        scores = scores.masked_fill(position > rows[:, None], float("-inf"))
+        mass = scores.softmax(-1).mean(1).unflatten(-1, (-1, pool)).sum(-1)
+        ends = torch.arange(length // pool, device=rows.device) * pool + pool - 1
+        visible = ends <= rows[:, None]
+        mass = mass * visible
+        mass = mass / mass.sum(-1, keepdim=True).clamp_min(1e-6)
+    guess = model.index_scores(term.hidden, term.q_resid, rows, term.prefix)
+    guess = guess.masked_fill(~visible, -1e9).log_softmax(-1)
+    entropy = (mass * mass.clamp_min(1e-9).log()).sum(-1)
+    divergence: Tensor = entropy - (mass * guess).sum(-1)
+    return divergence.mean()
