@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import datasets
+from lm_eval.api.filter import Filter
 
 from evalsuite.errors import UsageError
+from evalsuite.scoring import read_number
 from gsm_mini.rows import SPLIT_SIZES, Row, read_rows, read_split
 
 GSM8K_DIR = "EVALSUITE_GSM8K_DIR"
@@ -48,3 +52,16 @@ def gsm8k(**_: object) -> dict[str, datasets.Dataset]:
             f"openai/gsm8k cannot be loaded ({error}); set {GSM8K_DIR} to a folder with "
             "train.jsonl and test.jsonl"
         ) from error
+
+
+class NumericFilter(Filter):
+    """The judge's reading of an answer as a filter, so that lm-eval reports it beside its own."""
+
+    def apply(self, resps: Iterable[list[str]], docs: list[dict[str, Any]]) -> list[list[str]]:
+        """Return each text's value in canonical form, `[invalid]` where it gives none."""
+        return [[_value(text) for text in texts] for texts in resps]
+
+
+def _value(text: str) -> str:
+    found = read_number(text)
+    return "[invalid]" if found is None else str(found)

@@ -178,6 +178,7 @@ def test_lm_eval_and_run_give_the_same_scores(tmp_path: Path, gsm_mini_task: Har
     scores = json.loads(results.read_text())["results"]["gsm_mini"]
     assert scores["exact_match,strict-match"] == pytest.approx(ours["strict"], abs=1e-12)
     assert scores["exact_match,flexible-extract"] == pytest.approx(ours["flexible"], abs=1e-12)
+    assert scores["exact_match,numeric"] == pytest.approx(ours["accuracy"], abs=1e-12)
     assert 0.8 < ours["strict"] < 1
     (samples,) = (tmp_path / "out").rglob("samples_*.jsonl")
     lines = [json.loads(line) for line in samples.read_text().splitlines()]
