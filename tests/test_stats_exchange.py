@@ -141,7 +141,7 @@ def test_shapes_that_do_not_fit_are_refused(ours, theirs):
 
 @pytest.mark.parametrize("kind", ["independent", "copies", "shared"])
 def test_false_alarms_stay_at_the_level(kind):
-    """Skewed item rates; weights from bystanders of the same runs. 3 standard errors are allowed."""
+    """Skewed item rates, bystanders of the same runs; 3 standard errors are allowed."""
     rng = np.random.default_rng(6)
     sets, items, level = 3000, 400, 0.02
     q = rng.beta(0.4, 0.04, (sets, 1, items))
