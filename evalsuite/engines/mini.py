@@ -116,7 +116,7 @@ class MiniEngine:
         return "mini"
 
     @property
-    def concurrent_sessions(self) -> bool:
+    def interleaves(self) -> bool:
         """Sessions share the weights and can be open at once."""
         return True
 

@@ -40,7 +40,7 @@ def _initial(spec: TensorSpec, generator: torch.Generator) -> Tensor:
         # Inverse softplus of steps between 1e-3 and 1e-1: slow decay at the start.
         low, high = math.log(1e-3), math.log(1e-1)
         steps = torch.empty(shape).uniform_(low, high, generator=generator).exp()
-        return torch.expm1(steps).log()  # type: ignore[no-any-return]
+        return torch.expm1(steps).log()
     if "conv1d" in name:
         return torch.randn(shape, generator=generator) * 0.5
     if (
@@ -49,7 +49,7 @@ def _initial(spec: TensorSpec, generator: torch.Generator) -> Tensor:
         and "lm_head" not in name
         and "_fn" not in name
     ):
-        return torch.randn(shape, generator=generator) * 0.6 * shape[1] ** -0.5
+        return torch.randn(shape, generator=generator) * (0.6 / math.sqrt(shape[1]))
     return torch.randn(shape, generator=generator) * 0.02
 
 
