@@ -70,5 +70,9 @@ def feed_forward(x: Tensor, layer: LayerWeights, config: MiniConfig) -> Tensor:
 
 
 def logits(model: Model, hidden: Tensor) -> Tensor:
-    """Vocabulary logits [T, V] of hidden states [T, H], float32."""
-    return F.linear(hidden, model.weights.head).float()
+    """Vocabulary logits [T, V] of hidden states [T, H].
+
+    Computed in float32: rounded to bfloat16 the best two would often tie, and greedy decoding
+    would hang on which of them a kernel happens to list first.
+    """
+    return F.linear(hidden.float(), model.weights.head.float())
