@@ -245,6 +245,10 @@ class ModelRunner:
             size.capture(options.fused_drafts)
             self._sizes[batch] = size
 
+    def captured(self, count: int) -> CapturedSize:
+        """The smallest captured size that holds `count` requests."""
+        return self._sizes[min(batch for batch in self._sizes if batch >= count)]
+
     def run_captured(self, decode: list[RowSpec], bounds: list[Bounds]) -> list[Emission]:
         """Decode rows through the captured step of the smallest size that holds them."""
         out: list[Emission] = []
@@ -254,8 +258,7 @@ class ModelRunner:
         return out
 
     def _replay(self, decode: list[RowSpec], bounds: list[Bounds]) -> list[Emission]:
-        batch = min(b for b in self.options.graph_batches if b >= len(decode))
-        size = self._sizes[batch]
+        size = self.captured(len(decode))
         self.counters.count_rows(decode, [], eager=False, route=self.route)
         size.replay_target(decode, self.tables, [b.low for b in bounds], [b.high for b in bounds])
         drafts = None
