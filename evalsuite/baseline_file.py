@@ -27,10 +27,11 @@ SCHEMA = 1
 class Shares(DiskStruct, frozen=True):
     """Counts of how an arm's answers relate to eager's: over token ids and over texts.
 
-    Of `compared` answers `diverged` differ in a token, `large` of them at a margin above the
-    policy's; of `texts` answers `different` differ in their text.
+    Of `compared` answers `diverged` differ in a token, `large` of them at a logit margin above
+    `margin`; of `texts` answers `different` differ in their text.
     """
 
+    margin: float
     compared: int
     diverged: int
     large: int

@@ -20,8 +20,6 @@ from evalsuite.reference import drafts_of, routes_of, shares_of, times_of
 from evalsuite.runview import CODE, ArmView, RunView
 from evalsuite.scoring import OUTCOMES
 
-LARGE_MARGIN = 1.0
-
 
 def digest_of_run(run: RunView) -> str:
     """Return a digest over a run's outcomes and times, the same in whatever order they lie."""
@@ -44,8 +42,8 @@ def common_items(run: RunView, folder: Path) -> list[str]:
     return found
 
 
-def accepted_run(run: RunView) -> AcceptedRun:
-    """Reduce a run to its figures."""
+def accepted_run(run: RunView, margin: float) -> AcceptedRun:
+    """Reduce a run to its figures; a divergence above `margin` is a large one."""
     return AcceptedRun(
         digest=digest_of_run(run),
         created=run.run.created,
@@ -54,7 +52,7 @@ def accepted_run(run: RunView) -> AcceptedRun:
         engine_version=run.run.engine.version,
         hardware=run.run.hardware,
         software=run.run.software,
-        arms={name: _figures(run, name, arm) for name, arm in run.arms.items()},
+        arms={name: _figures(run, name, arm, margin) for name, arm in run.arms.items()},
     )
 
 
@@ -80,12 +78,12 @@ def grown_hardware(run: RunView, before: Mapping[str, HardwareClass]) -> dict[st
     return {**before, name: HardwareClass(routes=routes, runs=runs)}
 
 
-def _figures(run: RunView, name: str, arm: ArmView) -> ArmFigures:
+def _figures(run: RunView, name: str, arm: ArmView, margin: float) -> ArmFigures:
     counts = {key: int((arm.outcome == code).sum()) for key, code in CODE.items()}
     return ArmFigures(
         accuracy=float(arm.correct.mean()),
         outcomes={key: count for key, count in counts.items() if count},
-        shares=shares_of(run, name, LARGE_MARGIN),
+        shares=shares_of(run, name, margin),
         drafts=drafts_of(run, name),
     )
 

@@ -120,7 +120,7 @@ class Equality(Section, frozen=True):
     """Divergence from eager. float32: a margin above `rounding` is no rounding, and at most
     `rounding_share` of the items may diverge by rounding. Other types: a margin above `large` is a
     large one; shares are held against the baseline's at `fail_level`, rises below `least_rise` do
-    not matter, and without a baseline a large-margin share above `large_share` fails."""
+    not matter, and without a baseline a large-margin share above `large_share` warns."""
 
     rounding: float = 1e-4
     rounding_share: float = 0.003

@@ -100,6 +100,7 @@ def shares_of(view: RunView, name: str, margin: float) -> Shares | None:
         return None
     diverged = arm.divergence >= 0
     return Shares(
+        margin=margin,
         compared=int((arm.divergence >= -1).sum()),
         diverged=int(diverged.sum()),
         large=int((diverged & (np.nan_to_num(arm.margin) > margin)).sum()),
@@ -150,12 +151,14 @@ def pooled_drafts(parts: Sequence[Drafts | None]) -> Drafts | None:
 
 
 def pooled_shares(parts: Sequence[Shares | None]) -> Shares | None:
-    """Add up shares over runs; None where no run tells them."""
+    """Add up shares over runs that count the same margins as the last; None where none tells."""
     known = [part for part in parts if part is not None]
+    known = [part for part in known if part.margin == known[-1].margin]
     if not known:
         return None
-    names = Shares.__struct_fields__
-    return Shares(**{name: sum(getattr(part, name) for part in known) for name in names})
+    names = [name for name in Shares.__struct_fields__ if name != "margin"]
+    sums = {name: sum(getattr(part, name) for part in known) for name in names}
+    return Shares(margin=known[-1].margin, **sums)
 
 
 def _baseline_arm(

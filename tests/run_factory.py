@@ -30,7 +30,9 @@ def make_items(count: int) -> list[Item]:
         a, b = 3 + number % 17, 11 + number
         noun = NOUNS[number % len(NOUNS)]
         question = f"Tom has {a} boxes of {b} {noun} each. How many {noun} does he have?"
-        items.append(Item(item_id=item_id(question, str(a * b)), question=question, gold=str(a * b)))
+        items.append(
+            Item(item_id=item_id(question, str(a * b)), question=question, gold=str(a * b))
+        )
     return items
 
 
@@ -68,7 +70,9 @@ class Factory:
 
     def noisy(self, flips: float) -> Factory:
         """Let a share 2 * `flips` of the items be answered by chance, differently in every arm."""
-        loose = [int(sha256_text(one.item_id)[6:12], 16) % 1000 < 2000 * flips for one in self.items]
+        loose = [
+            int(sha256_text(one.item_id)[6:12], 16) % 1000 < 2000 * flips for one in self.items
+        ]
         self.rates = np.where(loose, 0.5, self.rates)
         self.shared, self.dtype = False, "bfloat16"
         return self

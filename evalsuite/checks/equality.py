@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 from scipy import stats as scipy_stats
 
@@ -105,11 +106,14 @@ def _shares(
     if ours is None:
         return
     if theirs is None:
-        share = ours.large / max(ours.compared, 1)
-        if share > limits.large_share:
-            where = (arm.divergence >= 0) & (np.nan_to_num(arm.margin) > limits.large)
-            how = f"at a margin above {limits.large:g}"
-            yield _diverged(run, arm, where, how, ours.compared)
+        yield from _large_alone(run, arm, ours, policy)
+        return
+    if theirs.margin != ours.margin:
+        message = (
+            f"the baseline counted margins above {theirs.margin:g}, the policy asks for "
+            f"{ours.margin:g}: accept runs anew, or set equality.large back"
+        )
+        yield Finding(check=CHECK, status="missing", arm=arm.name, message=message)
         return
     for what, mine, total, other, others in _counts(ours, theirs):
         rise = mine / total - other / others
@@ -126,6 +130,16 @@ def _shares(
                 figures={"share": mine / total, "baseline": other / others, "p": p},
                 examples=some(run.where(where)),
             )
+
+
+def _large_alone(run: RunView, arm: ArmView, ours: Shares, policy: Policy) -> Iterator[Finding]:
+    """Without a baseline nobody knows how often rounding leads elsewhere: this only warns."""
+    limits = policy.equality
+    if ours.large > limits.large_share * max(ours.compared, 1):
+        where = (arm.divergence >= 0) & (np.nan_to_num(arm.margin) > limits.large)
+        how = f"at a margin above {limits.large:g}"
+        found = _diverged(run, arm, where, how, ours.compared)
+        yield msgspec.structs.replace(found, status="warn")
 
 
 def _counts(ours: Shares, theirs: Shares) -> Iterator[tuple[str, int, int, int, int]]:
