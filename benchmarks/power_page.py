@@ -14,7 +14,7 @@ OUR_COLUMNS = [
 ]
 PAGE = """# Power and false alarms of the accuracy gate
 
-Written by `benchmarks/power.py` (seed {seed}, {seconds} s on one core). `benchmarks/power_model.py`
+Written by `benchmarks/power.py` (seed {seed}, {seconds} s of one core). `benchmarks/power_model.py`
 states how runs are simulated and how each rule is read. All rules see the same runs.
 
 *Healthy run red*: share of seven-arm runs without any fault that fail. *Drop*: points of accuracy

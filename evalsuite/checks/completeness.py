@@ -19,6 +19,11 @@ def completeness(run: RunView, reference: Reference | None, policy: Policy) -> l
     """Check records against the plan, and arms against each other for copies."""
     found = [finding for arm in run.arms.values() for finding in _arm(run, arm, policy)]
     found += _copies(run, policy)
+    if not run.same_extractor:
+        message = (
+            f"records were scored by version {run.run.protocol.extractor}; they are judged anew"
+        )
+        found.append(Finding(check=CHECK, status="warn", arm=None, message=message))
     if not found:
         answers = sum(arm.outcome.size for arm in run.arms.values())
         message = f"{len(run.arms)} arms, {len(run.ids)} items, {answers} answers"

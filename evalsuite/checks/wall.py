@@ -90,6 +90,13 @@ def _beyond(
 
 def _slower(run: RunView, accepted: HardwareClass, policy: Policy) -> Iterator[Finding]:
     """Absolute times, only against runs of as many answers at the same concurrency."""
+    answers = run.run.plan.repeats * len(run.ids)
+    if all(
+        one.answers != answers or one.concurrency != run.run.engine.concurrency
+        for one in accepted.runs
+    ):
+        message = f"absolute times: no accepted run of {answers} answers at this concurrency"
+        yield Finding(check=CHECK, status="skipped", arm=None, message=message)
     for name, arm in run.arms.items():
         known = [
             one.seconds[name]

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import shutil
 
+import msgspec
 import pytest
-from run_factory import change_json, change_records, rows, write_rows
+from run_factory import Factory, arms, change_json, change_records, rows, write_rows
 
+from evalsuite.baseline import accept_baseline
 from evalsuite.judge import judge
+from evalsuite.protocol import Protocol
+
+
+def every(period, change):
+    """Change each `period`-th record of a file."""
+    count = itertools.count()
+    return lambda row: change(row) if next(count) % period == 0 else row
 
 
 def findings(verdict, check, status="fail"):
@@ -123,6 +134,18 @@ def test_unfinished_arm_is_incomplete(bench):
     assert any("was not run to its end" in message for message in messages)
 
 
+def test_records_of_an_older_extractor_are_judged_anew(bench):
+    path = bench.run / "run.json"
+    old = json.loads(path.read_text())
+    old["protocol"]["extractor"] = "0"
+    old["fingerprint"] = msgspec.convert(old["protocol"], Protocol).fingerprint()
+    path.write_text(json.dumps(old))
+    change_records(bench.run, "mtp1", lambda r: {**r, "outcome": "wrong"}, rescore=False)
+    verdict = judge(bench.run, "none")
+    assert verdict.checks["completeness"] == "warn" and verdict.exit_code == 0
+    assert verdict.arms[2].accuracy == verdict.arms[0].accuracy
+
+
 # truncation
 
 
@@ -210,6 +233,48 @@ def test_answers_of_another_length_as_a_whole(bench):
     change_records(bench.run, "mtp5", lengthen)
     messages = [f.message for f in findings(judge(bench.run, bench.baseline), "degeneration")]
     assert any("mtp5 differ as a whole from eager's in length" in message for message in messages)
+
+
+def mark(row):
+    return {**row, "text": row["text"] + " \ufffd"}
+
+
+def test_weak_finds_count_as_an_excess_over_eager_and_baseline(bench):
+    change_records(bench.run, "mtp5", every(4, mark))
+    failed = findings(judge(bench.run, bench.baseline), "degeneration")
+    assert any("25.00% of the answers of mtp5 are weak finds" in f.message for f in failed)
+    change_records(bench.run, "eager", every(4, mark))
+    change_records(bench.run, "mtp5", lambda r: r)
+    failed = findings(judge(bench.run, bench.baseline), "degeneration")
+    assert {f.arm for f in failed if "weak finds" in f.message} == {"eager"}
+
+
+def test_one_weak_find_is_nothing(bench):
+    change_records(bench.run, "mtp5", every(120, mark))
+    verdict = judge(bench.run, bench.baseline)
+    assert verdict.checks["degeneration"] == "pass"
+
+
+def test_degenerate_answers_of_a_weak_model_are_paired(tmp_path):
+    def loop(row):
+        return {**row, "text": " lock" * 60, "token_ids": [3, 3, 3, 3]}
+
+    factory = Factory.of(96, arms=arms("eager", "graph"))
+
+    def made(name, seed, period):
+        folder = factory.make(tmp_path / name, seed)
+        for arm in factory.arms:
+            change_records(folder, arm.name, every(period, loop))
+        return folder
+
+    for seed in range(2):
+        accept_baseline(made(f"a{seed}", seed, 8), "weak", root=tmp_path / "b", force=True)
+    baseline = str(tmp_path / "b" / "made" / "float32.json")
+    assert judge(made("same", 8, 8), baseline).checks["degeneration"] == "pass"
+    verdict = judge(made("worse", 9, 3), baseline)
+    failed = findings(verdict, "degeneration")
+    assert {f.arm for f in failed} == {"eager", "graph"}
+    assert "33.33% of the answers of eager are degenerate answers, 12.50% in" in failed[0].message
 
 
 # equality
