@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import click
 from rich.console import Console
@@ -18,7 +18,14 @@ from evalsuite.features import feature
 from evalsuite.runfolder import Mode
 from evalsuite.suite import DEFAULT_SUITE, ENGINE_KINDS, Overrides
 
-RUN = click.Path(path_type=Path)
+PATH = click.Path(path_type=Path)
+BASELINE_OPTION = click.option(
+    "--baseline", metavar="auto|none|FILE", help="What to judge against."
+)
+POLICY_OPTION = click.option("--policy", type=PATH, metavar="FILE", help="Instead of the suite's.")
+JSON_OPTION = click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object on standard output."
+)
 Limit = int | Literal["all"]
 
 
@@ -66,12 +73,12 @@ def main() -> None:
 )
 @click.option("--items", metavar="FILE|flips:RUN", help="Item ids, or where a run's arms disagree.")
 @click.option("--repeats", type=click.IntRange(min=1), help="How often each item is asked.")
-@click.option("--out", type=RUN, help="The run folder; runs/<time>-<suite> by default.")
+@click.option("--out", type=PATH, help="The run folder; runs/<time>-<suite> by default.")
 @click.option("--resume", "mode", flag_value="resume", help="Go on with the run in --out.")
 @click.option("--fresh", "mode", flag_value="fresh", help="Replace the run in --out.")
-@click.option("--baseline", default=None, metavar="auto|none|FILE", help="What to judge against.")
+@BASELINE_OPTION
 @click.option("--no-judge", is_flag=True, help="Only record; neither judge nor report.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@JSON_OPTION
 def run(
     suite: str,
     engine: str | None,
@@ -100,26 +107,105 @@ def run(
         repeats=repeats,
     )
     asked = Launch(suite, overrides, items, out, mode or "new")
-    result = run_and_judge(asked, baseline=baseline, judged=not no_judge)
-    _show(result.as_json() if as_json else result.renderables())
-    sys.exit(result.exit_code)
+    _end(run_and_judge(asked, baseline=baseline, judged=not no_judge), as_json)
 
 
 @main.command()
-@click.argument("folder", metavar="RUN", type=RUN)
-@click.option("--baseline", default=None, metavar="auto|none|FILE", help="What to judge against.")
-@click.option("--policy", type=RUN, metavar="FILE", help="Another policy than the suite's.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@click.argument("folder", metavar="RUN", type=PATH)
+@BASELINE_OPTION
+@POLICY_OPTION
+@JSON_OPTION
 def judge(folder: Path, baseline: str | None, policy: Path | None, as_json: bool) -> None:
     """Judge a run folder again; needs neither engine nor GPU."""
-    judging = feature("judge", "judge_run", "judge")
-    result = judging(folder, baseline=baseline, policy=policy)
-    _show(result.as_json() if as_json else result.renderables())
-    sys.exit(result.exit_code)
+    _end(feature("judge", "judge_run", "judge")(folder, baseline=baseline, policy=policy), as_json)
 
 
 @main.command()
-@click.argument("file", type=RUN)
+@click.argument("run_a", type=PATH)
+@click.argument("run_b", type=PATH)
+@POLICY_OPTION
+@JSON_OPTION
+def compare(run_a: Path, run_b: Path, policy: Path | None, as_json: bool) -> None:
+    """Compare RUN_B with RUN_A, item by item; no baseline needed."""
+    _end(feature("compare", "compare_runs", "compare")(run_a, run_b, policy=policy), as_json)
+
+
+@main.command()
+@click.argument("folder", metavar="RUN", type=PATH)
+@click.option("--html", "formats", flag_value="html", multiple=True, help="Write report.html.")
+@click.option("--markdown", "formats", flag_value="markdown", multiple=True, help="report.md.")
+@click.option("--junit", "formats", flag_value="junit", multiple=True, help="junit.xml.")
+def report(folder: Path, formats: tuple[str, ...]) -> None:
+    """Write the reports of a run; all of them where none is named."""
+    feature("report", "write_reports", "report")(folder, formats=formats)
+
+
+@main.group("baseline")
+def baseline_group() -> None:
+    """Accept runs as baseline, show one, tell what a run flips against it."""
+
+
+@baseline_group.command("accept")
+@click.argument("folder", metavar="RUN", type=PATH)
+@click.option("--why", required=True, help="Why this run is right; kept in the history.")
+@click.option("--who", help="Who accepts it; the user's name by default.")
+@click.option("--force", is_flag=True, help="Accept a failing or partial run; the history says so.")
+@click.option("--replace", is_flag=True, help="Drop the runs accepted before.")
+@JSON_OPTION
+def accept(
+    folder: Path, why: str, who: str | None, force: bool, replace: bool, as_json: bool
+) -> None:
+    """Make a run part of the baseline of its suite and dtype."""
+    accepting = feature("baseline", "accept_baseline", "baseline accept")
+    _end(accepting(folder, why, who=who, force=force, replace=replace), as_json)
+
+
+@baseline_group.command("show")
+@click.argument("name")
+@JSON_OPTION
+def show(name: str, as_json: bool) -> None:
+    """Show a baseline: a file, SUITE/DTYPE, or a suite with one dtype."""
+    _end(feature("baseline", "show_baseline", "baseline show")(name), as_json)
+
+
+@baseline_group.command("diff")
+@click.argument("folder", metavar="RUN", type=PATH)
+@BASELINE_OPTION
+@JSON_OPTION
+def diff(folder: Path, baseline: str | None, as_json: bool) -> None:
+    """Show which items a run answers otherwise than its baseline."""
+    _end(feature("baseline", "diff_baseline", "baseline diff")(folder, baseline=baseline), as_json)
+
+
+@main.command()
+@click.option("-n", "items", type=int, default=1319, show_default=True, help="Items.")
+@click.option("--flips", type=float, default=0.027, show_default=True, help="Flip rate, a share.")
+@click.option("--runs", type=int, default=1, show_default=True, help="Accepted runs.")
+@JSON_OPTION
+def power(items: int, flips: float, runs: int, as_json: bool) -> None:
+    """The drop that a gate over so many items can see."""
+    _end(feature("power", "power_statement", "power")(items, flips, runs=runs), as_json)
+
+
+@main.command("kernel-check")
+@click.argument("kernel", metavar="MODULE:FUNCTION")
+@click.option("--geometry", help="The row geometry to check.")
+@JSON_OPTION
+def kernel_check(kernel: str, geometry: str | None, as_json: bool) -> None:
+    """Check your kernel by numbers, in the miniature, and by its route."""
+    _end(feature("kernel_check", "check_kernel", "kernel-check")(kernel, geometry), as_json)
+
+
+@main.command()
+@click.argument("faults", metavar="[FAULT …]", nargs=-1)
+@JSON_OPTION
+def prove(faults: tuple[str, ...], as_json: bool) -> None:
+    """Inject faults; show which check caught each, and after how many items."""
+    _end(feature("faults.prove", "prove_faults", "prove")(faults), as_json)
+
+
+@main.command()
+@click.argument("file", type=PATH)
 def classify(file: Path) -> None:
     """Outcome, answer, rule and confidence of each row of a JSONL file."""
     feature("classify", "classify_file", "classify")(file, sys.stdout)
@@ -142,21 +228,20 @@ def lm_eval(arguments: Sequence[str]) -> None:
 
 @main.command()
 @click.argument("suite", default=DEFAULT_SUITE)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+@JSON_OPTION
 def doctor(suite: str, as_json: bool) -> None:
     """Device, versions, kernel routes and what each arm would get."""
-    report = feature("doctor", "examine", "doctor")(suite)
-    _show(report.as_json() if as_json else report.renderables())
-    sys.exit(report.exit_code)
+    _end(feature("doctor", "examine", "doctor")(suite), as_json)
 
 
-def _show(shown: Any) -> None:
-    """Print a JSON object as one line, or what a person reads."""
-    if isinstance(shown, dict):
-        click.echo(json.dumps(shown, ensure_ascii=False, allow_nan=False))
-        return
+def _end(result: Any, as_json: bool) -> NoReturn:
+    """Print a result, as one JSON object or for a person, and exit with its code."""
+    if as_json:
+        click.echo(json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False))
+        sys.exit(result.exit_code)
     console = Console()
     if not console.is_terminal:
         console = Console(width=140)
-    for part in shown:
+    for part in result.renderables():
         console.print(part, highlight=False)
+    sys.exit(result.exit_code)

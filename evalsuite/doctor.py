@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from evalsuite.arms import Arm
-from evalsuite.engines.base import Engine
+from evalsuite.engines.base import Engine, Request
 from evalsuite.engines.opening import open_engine
 from evalsuite.errors import EXIT_PASS, EXIT_USAGE, UsageError
 from evalsuite.suite import load_suite
@@ -29,6 +29,8 @@ GPU_MARKS = {
     "an AMD GPU": (("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"), ("/dev/kfd",)),
 }
 HIDING = ("", "-1")
+# Long enough for a step of every kind that an arm takes.
+PROBE = Request("doctor", "Question: Ann has 3 hens and 4 ducks.\nAnswer:", 16, ())
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class Examination:
 
 
 def examine(suite_name: str) -> Examination:
-    """Look at device and libraries, and start each arm of a suite to see what it would get."""
+    """Look at device and libraries, and try each arm of a suite to see what it would get."""
     device = find_device()
     versions = {"python": platform.python_version(), **library_versions()}
     problems = [device.problem] if device.problem else []
@@ -109,11 +111,12 @@ def examine(suite_name: str) -> Examination:
 
 
 def offer(engine: Engine, arm: Arm) -> ArmOffer:
-    """Start and warm up `arm`, and say what it got; a refusal or crash is told, not raised."""
+    """Start `arm`, ask it one thing, say what it got; a refusal or crash is told, not raised."""
     try:
         session = engine.start(arm)
         try:
             session.warm_up()
+            session.generate([PROBE], lambda answer: None)
             evidence = session.evidence()
         finally:
             session.close()

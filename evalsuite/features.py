@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -24,3 +25,8 @@ def feature(module: str, function: str, command: str) -> Callable[..., Any]:
         raise UsageError(f"`evalsuite {command}` needs {problem.name}, not installed") from None
     found: Callable[..., Any] = getattr(part, function)
     return found
+
+
+def has_feature(module: str) -> bool:
+    """Return whether `evalsuite.<module>` is there, without importing it."""
+    return importlib.util.find_spec(f"evalsuite.{module}") is not None

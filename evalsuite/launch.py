@@ -17,8 +17,8 @@ from evalsuite.paths import RUNS
 from evalsuite.planning import choose_items
 from evalsuite.progress import RunProgress
 from evalsuite.runfolder import Mode
-from evalsuite.runner import Executed, StopRule, execute
-from evalsuite.suite import Overrides, Suite, resolve_suite
+from evalsuite.runner import Executed, StopRuleOf, execute
+from evalsuite.suite import Overrides, Suite
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Launch:
     mode: Mode
 
 
-def launch(asked: Launch, stop_rule: StopRule | None = None) -> tuple[Suite, Executed]:
-    """Execute a run with progress on standard error.
+def launch(asked: Launch, suite: Suite, stop_rule_of: StopRuleOf | None = None) -> Executed:
+    """Execute a run of `suite` with progress on standard error.
 
-    Raises UsageError for whatever is wrong before the first answer, RunIncomplete where the run is
-    interrupted by SIGINT or SIGTERM.
+    `stop_rule_of` is asked for the rule that stops arms, once the run is known. Raises UsageError
+    for whatever is wrong before the first answer, RunIncomplete where the run is interrupted by
+    SIGINT or SIGTERM.
     """
-    suite = resolve_suite(asked.suite, asked.overrides)
     if asked.mode == "resume" and asked.out is None:
         raise UsageError("--resume needs --out: which run to go on with", field="out")
     folder = asked.out if asked.out is not None else default_folder(suite)
@@ -47,7 +47,7 @@ def launch(asked: Launch, stop_rule: StopRule | None = None) -> tuple[Suite, Exe
     engine = open_engine(suite.engine)
     try:
         with _terminable(), RunProgress() as progress:
-            executed = execute(
+            return execute(
                 suite,
                 task,
                 items,
@@ -55,11 +55,10 @@ def launch(asked: Launch, stop_rule: StopRule | None = None) -> tuple[Suite, Exe
                 folder,
                 mode=asked.mode,
                 watcher=progress,
-                stop_rule=stop_rule,
+                stop_rule_of=stop_rule_of,
             )
     finally:
         engine.close()
-    return suite, executed
 
 
 def default_folder(suite: Suite) -> Path:

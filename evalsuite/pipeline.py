@@ -2,55 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import RenderableType
 
+from evalsuite.abort import stop_rule
 from evalsuite.errors import EXIT_INCOMPLETE, EXIT_PASS
+from evalsuite.features import feature, has_feature
+from evalsuite.judge import JudgeResult, judge_run
 from evalsuite.launch import Launch, launch
 from evalsuite.progress import summary_table
 from evalsuite.runner import Executed
+from evalsuite.suite import resolve_suite
 from evalsuite.summary import ArmSummary, as_json, summarize
+
+REPORT = "report"
+
+
+class Shown(Protocol):
+    """What a command has to show."""
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The one object of `--json`."""
+
+    def renderables(self) -> list[RenderableType]:
+        """What a person reads."""
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a command has to show, and its exit code."""
+    """A run, its figures by arm, and its verdict where it was judged."""
 
-    folder: Path
+    executed: Executed
     summaries: list[ArmSummary]
-    failed: dict[str, str]
-    stopped: dict[str, str]
-    exit_code: int
+    judged: JudgeResult | None
+
+    @property
+    def exit_code(self) -> int:
+        """The verdict's, and 3 where an arm failed that the verdict lets pass."""
+        code = EXIT_PASS if self.judged is None else self.judged.exit_code
+        unfinished = bool(self.executed.failed or (self.judged is None and self.executed.stopped))
+        return EXIT_INCOMPLETE if code == EXIT_PASS and unfinished else code
 
     def as_json(self) -> dict[str, Any]:
         """Return the one object of `--json`."""
         return {
-            "run": str(self.folder),
+            "run": str(self.executed.folder),
             "exit_code": self.exit_code,
             "arms": as_json(self.summaries),
-            "failed": self.failed,
-            "stopped": self.stopped,
+            "failed": self.executed.failed,
+            "stopped": self.executed.stopped,
+            "verdict": None if self.judged is None else self.judged.as_json(),
         }
 
     def renderables(self) -> list[RenderableType]:
         """Return what a person reads."""
-        return [summary_table(self.summaries), f"run: {self.folder}"]
+        shown: list[RenderableType] = [summary_table(self.summaries)]
+        if self.judged is not None:
+            shown += self.judged.renderables()
+        return [*shown, f"run: {self.executed.folder}"]
 
 
 def run_and_judge(asked: Launch, *, baseline: str | None, judged: bool) -> RunResult:
-    """Execute a run and, unless told not to, judge it and write its reports."""
-    _, executed = launch(asked)
-    return RunResult(
-        folder=executed.folder,
-        summaries=summarize(executed.folder),
-        failed=executed.failed,
-        stopped=executed.stopped,
-        exit_code=_exit_code(executed),
-    )
+    """Execute a run and, unless told not to, judge it and write its reports.
+
+    `baseline` is `auto`, `none`, a file, or None for what the suite says.
+    """
+    suite = resolve_suite(asked.suite, asked.overrides)
+    against = baseline or suite.baseline
+    executed = launch(asked, suite, partial(stop_rule, baseline=against if judged else "none"))
+    result = judge_run(executed.folder, baseline=against) if judged else None
+    if judged:
+        report(executed.folder)
+    return RunResult(executed, summarize(executed.folder), result)
 
 
-def _exit_code(executed: Executed) -> int:
-    return EXIT_INCOMPLETE if executed.failed or executed.stopped else EXIT_PASS
+def report(folder: Path) -> None:
+    """Write the reports of a judged run."""
+    if has_feature(REPORT):
+        write: Callable[[Path], object] = feature(REPORT, "write_reports", REPORT)
+        write(folder)

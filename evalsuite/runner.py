@@ -22,6 +22,13 @@ from evalsuite.suite import Suite
 StopRule = Callable[[str, Sequence[Record]], str | None]
 
 
+class StopRuleOf(Protocol):
+    """Makes the stop rule of a run."""
+
+    def __call__(self, run: Run, *, note: Callable[[str], None]) -> StopRule | None:
+        """Return the rule, None for none; `note` tells the user something beside it."""
+
+
 class Watcher(Protocol):
     """Whoever is told how a run goes on."""
 
@@ -60,7 +67,7 @@ def execute(
     *,
     mode: Mode,
     watcher: Watcher,
-    stop_rule: StopRule | None = None,
+    stop_rule_of: StopRuleOf | None = None,
 ) -> Executed:
     """Run `suite` into `folder`.
 
@@ -73,6 +80,7 @@ def execute(
     with writing(folder, mode):
         run = describe_run(suite, task, items, engine.describe())
         admit(folder, run, mode)
+        stop_rule = None if stop_rule_of is None else stop_rule_of(run, note=watcher.note)
         sessions = ArmSessions(engine, watcher.warming, watcher.note)
         execution = _Execution(run, task, items, sessions, folder, watcher, stop_rule)
         try:

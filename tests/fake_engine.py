@@ -50,16 +50,17 @@ class FakeSession:
 
     def evidence(self) -> Evidence:
         k = self.arm.mtp
+        kind = f"verify:{k + 1}" if k else "decode"
         return Evidence(
             engine_version="1",
             backend="fake",
             graph_replays=self.steps if self.arm.graph else 0,
             eager_decode_steps=0 if self.arm.graph else self.steps,
-            steps_by_kind={"prefill": self.answered, "decode": self.steps},
-            routes={"prefill": "dense", "decode": "dense"},
+            steps_by_kind={"prefill": self.answered, kind: self.steps},
+            routes={"prefill": "dense", kind: "dense"},
             drafts=self.drafts if k else None,
             drafted_tokens=self.drafts * k if k else None,
-            accepted_per_position=[self.drafts] * k if k else None,
+            accepted_per_position=[self.drafts // 10 * (9 - i) for i in range(k)] if k else None,
             draft_length=k or None,
             prefix_hits=0,
             preemptions=0,
@@ -76,7 +77,7 @@ class FakeSession:
         self.steps += 10
         self.drafts += 10 if self.arm.mtp else 0
         question = request.prompt.rpartition("Question: ")[2].removesuffix("\nAnswer:")
-        text = " " + answers_by_question()[question]
+        text = " " + answers_by_question().get(question, "#### 4")
         if _share(question) >= self.options.get("accuracy", 0.9):
             text = " It is 5*5=<<5*5=25>>25.\n#### 987654"
         margins = (float("nan"),) * 2 if self.options.get("nan_arm") == self.arm.name else (2.5, 3)

@@ -213,7 +213,9 @@ def test_doctor_says_what_each_arm_gets(tmp_path: Path) -> None:
 
 def test_a_fault_of_the_program_is_no_verdict(tmp_path: Path) -> None:
     """A crash is exit code 3, so that it can be taken neither for a pass nor for a fail."""
-    crash = "import evalsuite.launch as m; m.resolve_suite = None\nfrom evalsuite.cli import main\n"
+    crash = (
+        "import evalsuite.pipeline as m; m.resolve_suite = None\nfrom evalsuite.cli import main\n"
+    )
     done = subprocess.run(
         [sys.executable, "-c", crash + "main(['run'])"],
         capture_output=True, text=True, env=environment(), timeout=60, check=False, cwd=tmp_path,
