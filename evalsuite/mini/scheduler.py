@@ -19,13 +19,21 @@ from evalsuite.mini.sequence import GenerationRequest, Sequence, check_request
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes of one session; `k` is the number of drafts per step."""
+    """Sizes of one session; `k` is the number of drafts per step.
+
+    Drafting writes up to k - 1 positions behind the newest token, which need blocks too: without
+    them a draft row would read the reserved block in place of earlier drafts.
+    """
 
     max_num_seqs: int
     max_num_batched_tokens: int
     max_model_len: int
     block_size: int
     k: int
+
+    def blocks_for(self, tokens: int) -> int:
+        """Blocks of a request of `tokens` tokens with the drafts behind them."""
+        return -(-(tokens + max(0, self.k - 1)) // self.block_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,7 @@ class Scheduler:
         check_request(request, self.limits.max_model_len, self.vocab_size)
         if request.request_id in self._ids:
             raise UsageError(f"request {request.request_id}: field request_id: already in progress")
-        if self._blocks_for(len(request.prompt) + request.max_tokens) > self.pool.num_blocks - 1:
+        if self.limits.blocks_for(len(request.prompt) + request.max_tokens) > self.pool.num_blocks - 1:
             raise UsageError(
                 f"request {request.request_id}: field prompt: more tokens than the cache can hold"
             )
@@ -81,9 +89,6 @@ class Scheduler:
     def busy(self) -> bool:
         """Whether any request is unfinished."""
         return bool(self.waiting or self.running)
-
-    def _blocks_for(self, tokens: int) -> int:
-        return -(-tokens // self.limits.block_size)
 
     def plan(self) -> StepPlan:
         """Choose the rows of the next step and allocate what they write."""
@@ -107,7 +112,7 @@ class Scheduler:
     def _reserve(self, sequence: Sequence, tokens: int) -> bool:
         """Get blocks for `tokens`, at others' cost; False if the sequence gave way itself."""
         while True:
-            need = self._blocks_for(tokens) - len(sequence.blocks)
+            need = self.limits.blocks_for(tokens) - len(sequence.blocks)
             try:
                 if need > 0:
                     sequence.blocks += self.pool.take(need)
@@ -141,7 +146,7 @@ class Scheduler:
         """Move the first waiting sequence to the running ones, with blocks for all its tokens."""
         hit = self.prefix.find(sequence.keys, len(sequence.tokens)) if self.prefix else None
         shared = hit.blocks if hit else []
-        need = self._blocks_for(len(sequence.tokens)) - len(shared)
+        need = self.limits.blocks_for(len(sequence.tokens)) - len(shared)
         try:
             fresh = self.pool.take(need)
         except OutOfBlocks:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from evalsuite.mini.caches import TRASH_REQUEST, ZERO_SLOT, SparseCache
+from evalsuite.mini.caches import TRASH_REQUEST, TRASH_SLOT, ZERO_SLOT, SparseCache
 from evalsuite.mini.config import MiniConfig
 from evalsuite.mini.metadata import Group, StepMetadata
 from evalsuite.mini.weights import SparseWeights
@@ -65,7 +65,8 @@ def _update_decode(
     cache.ring[owner, positions % ring] = entries[rows]
     back = torch.arange(config.index_kpool - 1, -1, -1, device=rows.device)
     at = (positions.unsqueeze(1) - back) % ring
-    cache.pool[meta.pool_mapping[rows]] = compress(cache.ring[owner.unsqueeze(1), at], weights.ape)
+    pools = torch.where(valid, meta.pool_mapping[rows], TRASH_SLOT)
+    cache.pool[pools] = compress(cache.ring[owner.unsqueeze(1), at], weights.ape)
 
 
 def _update_prefill(
