@@ -23,10 +23,15 @@ def feature(module: str, function: str, command: str) -> Callable[..., Any]:
         if problem.name is not None and f"{name}.".startswith(f"{problem.name}."):
             raise UsageError(f"`evalsuite {command}` is not in this version") from None
         raise UsageError(f"`evalsuite {command}` needs {problem.name}, not installed") from None
-    found: Callable[..., Any] = getattr(part, function)
+    found: Callable[..., Any] | None = getattr(part, function, None)
+    if found is None:
+        raise UsageError(f"`evalsuite {command}` is not in this version")
     return found
 
 
-def has_feature(module: str) -> bool:
-    """Return whether `evalsuite.<module>` is there, without importing it."""
-    return importlib.util.find_spec(f"evalsuite.{module}") is not None
+def has_feature(module: str, function: str) -> bool:
+    """Return whether `evalsuite.<module>.<function>` is there."""
+    name = f"evalsuite.{module}"
+    if importlib.util.find_spec(name) is None:
+        return False
+    return hasattr(importlib.import_module(name), function)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,8 +18,6 @@ from evalsuite.progress import summary_table
 from evalsuite.runner import Executed
 from evalsuite.suite import resolve_suite
 from evalsuite.summary import ArmSummary, as_json, summarize
-
-REPORT = "report"
 
 
 class Shown(Protocol):
@@ -87,6 +84,5 @@ def run_and_judge(asked: Launch, *, baseline: str | None, judged: bool) -> RunRe
 
 def report(folder: Path) -> None:
     """Write the reports of a judged run."""
-    if has_feature(REPORT):
-        write: Callable[[Path], object] = feature(REPORT, "write_reports", REPORT)
-        write(folder)
+    if has_feature("report", "write_reports"):
+        feature("report", "write_reports", "report")(folder)

@@ -78,7 +78,9 @@ class FakeSession:
         self.drafts += 10 if self.arm.mtp else 0
         question = request.prompt.rpartition("Question: ")[2].removesuffix("\nAnswer:")
         text = " " + answers_by_question().get(question, "#### 4")
-        if _share(question) >= self.options.get("accuracy", 0.9):
+        bad = self.options.get("bad_arm") == self.arm.name
+        right = self.options.get("bad_accuracy" if bad else "accuracy", 0.9)
+        if _share(question) >= right:
             text = " It is 5*5=<<5*5=25>>25.\n#### 987654"
         margins = (float("nan"),) * 2 if self.options.get("nan_arm") == self.arm.name else (2.5, 3)
         return Answer(

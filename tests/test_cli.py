@@ -217,7 +217,7 @@ def test_a_fault_of_the_program_is_no_verdict(tmp_path: Path) -> None:
         "import evalsuite.pipeline as m; m.resolve_suite = None\nfrom evalsuite.cli import main\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", crash + "main(['run'])"],
+        [sys.executable, "-c", crash + "from evalsuite.cli import main; main(['run'])"],
         capture_output=True, text=True, env=environment(), timeout=60, check=False, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 3
