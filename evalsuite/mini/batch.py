@@ -38,6 +38,11 @@ class BlockTables:
         self._table = np.zeros((num_requests, width), dtype=np.int64)
         self._known: list[tuple[int, int]] = [(-1, 0)] * num_requests
 
+    def clear(self) -> None:
+        """Forget all tables, as when tenancies are counted anew."""
+        self._table[:] = 0
+        self._known = [(-1, 0)] * len(self._known)
+
     def rows(self, sequences: list[Sequence], width: int) -> Array:
         """Tables [B, width] of these requests, 0 where a request has no block."""
         for sequence in sequences:
@@ -134,6 +139,7 @@ class StaticInputs:
         pinned = device.type == "cuda"
         self._host = torch.zeros(sum(sizes), dtype=torch.int64, pin_memory=pinned)
         self._device = torch.zeros(sum(sizes), dtype=torch.int64, device=device)
+        self._copied = torch.cuda.Event() if pinned else None
         self.batch, self.width, self.table_width = batch, width, table_width
         self.host = self._views(self._host, sizes)
         self.inputs = self._views(self._device, sizes)
@@ -149,6 +155,8 @@ class StaticInputs:
     ) -> None:
         """Write the requests' values; rows behind them are padding (width 0, trash slots)."""
         host, count = _Arrays(*(view.numpy() for view in self.host)), len(specs)
+        if self._copied is not None:
+            self._copied.synchronize()  # the last copy may still be queued behind a replay
         self._host.zero_()
         host.tokens[:count] = [s.tokens + [0] * (self.width - len(s.tokens)) for s in specs]
         host.width[:count] = [len(spec.tokens) for spec in specs]
@@ -159,3 +167,5 @@ class StaticInputs:
         host.force_high[:count] = high
         host.block_tables[:count] = tables.rows([spec.sequence for spec in specs], self.table_width)
         self._device.copy_(self._host, non_blocking=True)
+        if self._copied is not None:
+            self._copied.record()

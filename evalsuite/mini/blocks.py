@@ -65,13 +65,22 @@ class BlockPool:
             self._references[block] += 1
 
     def label(self, block: int, key: bytes) -> None:
-        """Make a full block findable. The first block of a hash keeps it."""
-        if key not in self._by_hash and block not in self._hash_of:
-            self._by_hash[key] = block
-            self._hash_of[block] = key
+        """Make a full block findable, in place of another one with this hash."""
+        other = self._by_hash.get(key)
+        if other == block:
+            return
+        for known in (block, other):
+            if known is not None:
+                self._forget(known)
+        self._by_hash[key] = block
+        self._hash_of[block] = key
 
     def release(self, blocks: Iterable[int]) -> None:
-        """Drop one reference of each block; unreferenced blocks become free."""
+        """Drop one reference of each block; unreferenced blocks become free.
+
+        Give a request's blocks last first: its oldest block, which most others share, is then the
+        last to be handed out again.
+        """
         for block in blocks:
             if self._references[block] < 1:
                 raise ValueError(f"block {block} is released but nobody holds it")

@@ -65,6 +65,7 @@ class SessionOptions:
             "graph_batches": bool(self.graph_batches)
             and min(self.graph_batches) < 1
             and "sizes start at 1",
+            "num_snapshots": self.num_snapshots < 1 and "at least 1 is needed",
         }
         for field, problem in checks.items():
             if problem:
@@ -109,21 +110,9 @@ class Session:
         self.caches = cache_memory.allocate(
             model.config, shape, weights.embed.dtype, weights.embed.device, options.k > 0
         )
-        shuffle = None if options.shuffle_seed is None else random.Random(options.shuffle_seed)
-        self.pool = BlockPool(blocks, shuffle)
-        self.prefix = (
-            PrefixCache(self.pool, options.block_size, options.num_snapshots)
-            if options.prefix_caching
-            else None
-        )
-        limits = Limits(
-            options.max_num_seqs,
-            options.max_num_batched_tokens,
-            options.max_model_len,
-            options.block_size,
-            options.k,
-        )
-        self.scheduler = Scheduler(limits, self.pool, self.prefix, model.config.vocab_size)
+        seed = options.shuffle_seed
+        self._shuffle = None if seed is None else random.Random(seed)
+        self._open_books()
         self.counters = Counters(draft_length=options.k)
         tables = BlockTables(shape.num_requests, options.blocks_per_request)
         runner_options = RunnerOptions(
@@ -138,6 +127,38 @@ class Session:
         if options.graph:
             self.runner.capture()
 
+    def _open_books(self) -> None:
+        """Start with every block free, nothing findable and no request."""
+        options = self.options
+        self.pool = BlockPool(self.caches.shape.num_blocks, self._shuffle)
+        self.prefix = (
+            PrefixCache(self.pool, options.block_size, options.num_snapshots)
+            if options.prefix_caching
+            else None
+        )
+        limits = Limits(
+            options.max_num_seqs,
+            options.max_num_batched_tokens,
+            options.max_model_len,
+            options.block_size,
+            options.k,
+        )
+        vocabulary = self.model.config.vocab_size
+        self.scheduler = Scheduler(limits, self.pool, self.prefix, vocabulary)
+
+    def _start_over(self) -> None:
+        """Drop all requests and cached prefixes; what was counted stays.
+
+        A step that was broken off leaves blocks that are labelled and not filled.
+        """
+        scheduler, prefix = self.scheduler, self.prefix
+        self._open_books()
+        self.runner.tables.clear()
+        self.scheduler.preemptions = scheduler.preemptions
+        if self.prefix is not None and prefix is not None:
+            self.prefix.hit_tokens = prefix.hit_tokens
+            self.prefix.queried_tokens = prefix.queried_tokens
+
     def reset_counts(self) -> None:
         """Forget what was counted, after a warm-up."""
         self.counters.reset()
@@ -147,14 +168,36 @@ class Session:
             self.prefix.hit_tokens = self.prefix.queried_tokens = 0
 
     def generate(self, requests: Many[GenerationRequest]) -> Iterator[Sequence]:
-        """Answer all requests; yields each sequence as it finishes."""
-        for request in requests:
-            self.scheduler.add(request)
-        while self.scheduler.busy:
-            yield from self.step()
+        """Answer all requests; yields each sequence as it finishes.
+
+        Where the iteration ends early, by an error or because the caller leaves it, requests
+        without an answer are dropped and the session can be used again. Raises UsageError for a
+        request that cannot be answered, and then answers none.
+        """
+        if self.scheduler.busy:
+            raise RuntimeError("an earlier call has unanswered requests: finish or close it first")
+        added: list[Sequence] = []
+        try:
+            for request in requests:
+                added.append(self.scheduler.add(request))
+            while self.scheduler.busy:
+                yield from self.step()
+        finally:
+            for sequence in added:
+                self.scheduler.drop(sequence)
 
     def step(self) -> list[Sequence]:
-        """Run one step; returns the sequences that it finished."""
+        """Run one step; returns the sequences that it finished.
+
+        Where it fails, all requests are dropped before the error goes on.
+        """
+        try:
+            return self._step()
+        except BaseException:
+            self._start_over()
+            raise
+
+    def _step(self) -> list[Sequence]:
         plan = self.scheduler.plan()
         if not plan:
             raise RuntimeError("no request can run: the cache is smaller than one request needs")
@@ -173,12 +216,14 @@ class Session:
             RowSpec(s, [s.tokens[s.computed], *s.drafts[:drafts]], s.computed)
             for s, drafts in plan.decode
         ]
-        prefill, snapshots = [], []
+        prefill: list[RowSpec] = []
+        snapshots: list[tuple[int, int, int]] = []
         for index, (s, size) in enumerate(plan.prefill):
             s.started = s.started or now
             prefill.append(RowSpec(s, s.tokens[s.computed : s.computed + size], s.computed))
             snapshots += self._snapshots(index, s, size)
-        return decode, prefill, snapshots
+        # Where snapshots are scarce one step can use a slot twice: the last owner has it.
+        return decode, prefill, list({snapshot[2]: snapshot for snapshot in snapshots}.values())
 
     def _snapshots(self, index: int, sequence: Sequence, size: int) -> list[tuple[int, int, int]]:
         """Label the blocks that this chunk fills and plan their snapshots."""

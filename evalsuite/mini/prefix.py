@@ -45,9 +45,8 @@ class PrefixCache:
             keys.append(key)
         return keys
 
-    def find(self, keys: list[bytes], prompt_tokens: int) -> PrefixHit | None:
+    def find(self, keys: list[bytes]) -> PrefixHit | None:
         """The longest reusable prefix; takes references on its blocks."""
-        self.queried_tokens += prompt_tokens
         chain: list[int] = []
         for key in keys:
             block = self.pool.find(key)
@@ -60,20 +59,23 @@ class PrefixCache:
             return None
         self._snapshot_of.move_to_end(chain[-1])
         self.pool.share(chain)
-        self.hit_tokens += len(chain) * self.block_size
         return PrefixHit(chain, self._snapshot_of[chain[-1]])
+
+    def count(self, tokens: int, blocks: int) -> None:
+        """Count an admitted request of `tokens` tokens, `blocks` blocks of which were shared."""
+        self.queried_tokens += tokens
+        self.hit_tokens += blocks * self.block_size
 
     def keep(self, block: int, key: bytes) -> int | None:
         """Label a full block and give a snapshot slot for the state at its end.
 
-        None when the block was not labelled or has its snapshot already.
+        None when the prefix that ends there has its snapshot already.
         """
-        self.pool.label(block, key)
-        if self.pool.find(key) != block or block in self._snapshot_of:
+        known = self.pool.find(key)
+        if known is not None and known in self._snapshot_of:
             return None
+        self.pool.label(block, key)
         if not self._free:
-            if not self._snapshot_of:
-                return None
             _, slot = self._snapshot_of.popitem(last=False)
             self._free.append(slot)
         self._snapshot_of[block] = self._free.pop()

@@ -73,7 +73,10 @@ class Scheduler:
         check_request(request, self.limits.max_model_len, self.vocab_size)
         if request.request_id in self._ids:
             raise UsageError(f"request {request.request_id}: field request_id: already in progress")
-        if self.limits.blocks_for(len(request.prompt) + request.max_tokens) > self.pool.num_blocks - 1:
+        if (
+            self.limits.blocks_for(len(request.prompt) + request.max_tokens)
+            > self.pool.num_blocks - 1
+        ):
             raise UsageError(
                 f"request {request.request_id}: field prompt: more tokens than the cache can hold"
             )
@@ -126,7 +129,7 @@ class Scheduler:
     def _preempt(self, sequence: Sequence) -> None:
         self.preemptions += 1
         self.running.remove(sequence)
-        self.pool.release(sequence.blocks)
+        self.pool.release(reversed(sequence.blocks))
         self._slots.append(sequence.slot)
         sequence.slot, sequence.blocks, sequence.computed = 0, [], 0
         sequence.prefilled, sequence.accepted, sequence.drafts = False, 0, []
@@ -144,14 +147,16 @@ class Scheduler:
 
     def _admit(self, sequence: Sequence) -> bool:
         """Move the first waiting sequence to the running ones, with blocks for all its tokens."""
-        hit = self.prefix.find(sequence.keys, len(sequence.tokens)) if self.prefix else None
+        hit = self.prefix.find(sequence.keys) if self.prefix else None
         shared = hit.blocks if hit else []
         need = self.limits.blocks_for(len(sequence.tokens)) - len(shared)
         try:
             fresh = self.pool.take(need)
         except OutOfBlocks:
-            self.pool.release(shared)
+            self.pool.release(reversed(shared))
             return False
+        if self.prefix is not None:
+            self.prefix.count(len(sequence.tokens), len(shared))
         self.waiting.popleft()
         sequence.blocks, sequence.slot = shared + fresh, self._slots.pop()
         sequence.tenancy, self._tenancies = self._tenancies, self._tenancies + 1
@@ -174,10 +179,18 @@ class Scheduler:
     def finish(self, sequence: Sequence) -> None:
         """Release everything that a finished sequence holds."""
         self.running.remove(sequence)
-        self.pool.release(sequence.blocks)
+        self.pool.release(reversed(sequence.blocks))
         self._slots.append(sequence.slot)
         self._ids.discard(sequence.request.request_id)
         sequence.blocks, sequence.slot = [], 0
+
+    def drop(self, sequence: Sequence) -> None:
+        """Give up a request, if it is still here."""
+        if sequence in self.running:
+            self.finish(sequence)
+        elif sequence in self.waiting:
+            self.waiting.remove(sequence)
+            self._ids.discard(sequence.request.request_id)
 
     def check(self) -> None:
         """Raise AssertionError unless blocks and slots add up."""
