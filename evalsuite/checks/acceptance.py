@@ -104,7 +104,7 @@ def _against(arm: ArmView, reference: Reference | None, policy: Policy) -> Itera
         return
     for position, rate in enumerate(rates):
         expected = accepted.accepted[position] / accepted.drafts if _has(accepted, position) else 0
-        allowed = _allowed(expected, drafts, accepted.drafts, policy)
+        allowed = allowed_distance(expected, drafts, accepted.drafts, policy)
         if abs(rate - expected) > allowed:
             side = "below the floor" if rate < expected else "above the ceiling"
             yield _finding(
@@ -122,8 +122,9 @@ def _has(accepted: Drafts, position: int) -> bool:
     return position < len(accepted.accepted)
 
 
-def _allowed(expected: float, ours: int, theirs: int, policy: Policy) -> float:
-    """The policy's tolerance, or so many standard errors of the difference where that is more.
+def allowed_distance(expected: float, ours: int, theirs: int, policy: Policy) -> float:
+    """Return how far a rate may lie from `expected`: the policy's tolerance, or so many standard
+    errors of the difference between rates over `ours` and `theirs` steps where that is more.
 
     Half a success is added on both sides (Agresti and Caffo 2000), so that a rate of 1.0 has an
     error too.
