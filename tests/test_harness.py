@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_engine import FakeEngine
 
 from evalsuite.errors import RunIncomplete, UsageError
 from evalsuite.harness import HarnessTask, load_task
@@ -14,6 +15,7 @@ from evalsuite.harness.library import read_generation
 from evalsuite.harness.model import engine_config, model_class
 from evalsuite.protocol import sha256_text
 from evalsuite.scoring import flexible_extract, strict_match
+from evalsuite.suite import EngineConfig
 
 GSM8K = Path(__file__).resolve().parents[2] / "shared" / "data" / "gsm8k"
 TEXTS = Path(__file__).parent / "data" / "extraction.jsonl"
@@ -148,6 +150,27 @@ def test_model_arguments_become_an_engine() -> None:
     assert config.options["seed"] == 3
     with pytest.raises(UsageError, match="model_args"):
         engine_config({"engine": "nosuch"})
+
+
+def test_lm_evals_default_device_leaves_the_choice_to_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from evalsuite.harness import model
+
+    seen: list[str | None] = []
+
+    def record(config: EngineConfig) -> FakeEngine:
+        seen.append(config.device)
+        return FakeEngine({})
+
+    monkeypatch.setattr(model, "open_engine", record)
+    beside: dict[str, Any] = {"batch_size": 1, "max_batch_size": None, "device": "cuda:0"}
+    create = model_class().create_from_arg_obj
+    create({"arm": "eager"}, beside)
+    create({"arm": "eager"}, {**beside, "device": "cpu"})
+    create({"arm": "eager", "device": "cuda"}, {**beside, "device": "cpu"})
+    model_class().create_from_arg_string("arm=eager,device=cpu", beside)
+    assert seen == [None, "cpu", "cuda", "cpu"]
 
 
 def test_a_failed_request_is_no_empty_answer_for_lm_eval() -> None:

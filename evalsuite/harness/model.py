@@ -13,7 +13,6 @@ from evalsuite.harness.library import read_generation
 from evalsuite.suite import DEFAULT_SUITE, EngineConfig, load_suite
 
 MODEL_NAME = "evalsuite"
-_RESERVED = ("batch_size", "max_batch_size")
 
 
 def engine_config(arguments: dict[str, Any]) -> EngineConfig:
@@ -22,7 +21,7 @@ def engine_config(arguments: dict[str, Any]) -> EngineConfig:
     `engine=mini,model=…,dtype=…,device=…,concurrency=…`, all of them optional. Values that the
     arguments leave out come from the default suite where the engine is its own.
     """
-    options = {key: value for key, value in arguments.items() if key not in _RESERVED}
+    options = dict(arguments)
     suite = load_suite(DEFAULT_SUITE).engine
     kind = str(options.pop("engine", suite.kind))
     base = suite if kind == suite.kind else None
@@ -43,6 +42,7 @@ def engine_config(arguments: dict[str, Any]) -> EngineConfig:
 def model_class() -> type[Any]:
     """Return the LM class; made on demand, since its base class is lm-eval's."""
     from lm_eval.api.model import LM
+    from lm_eval.utils import simple_parse_args_string
 
     class EvalsuiteLM(LM):  # type: ignore[misc]
         """One arm of one engine, as lm-eval sees a model."""
@@ -52,6 +52,27 @@ def model_class() -> type[Any]:
             self._engine = open_engine(engine_config(arguments))
             self._session = self._engine.start(parse_arm(arm))
             self._session.warm_up()
+
+        @classmethod
+        def create_from_arg_obj(
+            cls, arg_dict: dict[str, Any], additional_config: dict[str, Any] | None = None
+        ) -> EvalsuiteLM:
+            """Open the model that `--model_args` ask for; of lm-eval's own settings only --device.
+
+            Its default `cuda:0` stands for no wish; the batch is the engine's concurrency.
+            """
+            device = (additional_config or {}).get("device")
+            if device is not None and not str(device).startswith("cuda"):
+                arg_dict = {"device": device, **arg_dict}
+            return cls(**arg_dict)
+
+        @classmethod
+        def create_from_arg_string(
+            cls, arg_string: str, additional_config: dict[str, Any] | None = None
+        ) -> EvalsuiteLM:
+            """As `create_from_arg_obj`, from `key=value,key=value`."""
+            arguments = simple_parse_args_string(arg_string)
+            return cls.create_from_arg_obj(arguments, additional_config)
 
         def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
             """Answer all requests together; texts come back in the order of the requests."""
