@@ -11,6 +11,7 @@ import msgspec
 
 from evalsuite.arms import Arm
 from evalsuite.assess import ASSESSMENT_VERSION
+from evalsuite.checkout import checkout
 from evalsuite.engines.base import EngineDescription
 from evalsuite.errors import UsageError
 from evalsuite.harness import HarnessTask, TaskItem, select
@@ -150,7 +151,7 @@ def describe_run(
         model_hash=engine.model_hash,
         dtype=engine.dtype,
         hardware=redact(engine.hardware),
-        software=redact(engine.software),
+        software=redact({**engine.software, **checkout()}),
         unavailable=suite.unavailable,
         policy=suite.policy,
     )
