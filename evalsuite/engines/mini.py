@@ -24,7 +24,7 @@ from evalsuite.mini.weights import fuse
 from evalsuite.records import Evidence, Settings
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-DEFAULT_CONCURRENCY = {"cpu": 16, "cuda": 256}
+DEFAULT_CONCURRENCY = {"cpu": 16, "cuda": 128}
 DEFAULT_BUDGET = {"cpu": 512, "cuda": 8192}
 SESSION_OPTIONS = frozenset(
     {

@@ -218,12 +218,13 @@ class Session:
         ]
         prefill: list[RowSpec] = []
         snapshots: list[tuple[int, int, int]] = []
+        if self.prefix is not None:
+            self.prefix.begin_step()
         for index, (s, size) in enumerate(plan.prefill):
             s.started = s.started or now
             prefill.append(RowSpec(s, s.tokens[s.computed : s.computed + size], s.computed))
             snapshots += self._snapshots(index, s, size)
-        # Where snapshots are scarce one step can use a slot twice: the last owner has it.
-        return decode, prefill, list({snapshot[2]: snapshot for snapshot in snapshots}.values())
+        return decode, prefill, snapshots
 
     def _snapshots(self, index: int, sequence: Sequence, size: int) -> list[tuple[int, int, int]]:
         """Label the blocks that this chunk fills and plan their snapshots."""

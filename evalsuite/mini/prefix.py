@@ -33,6 +33,7 @@ class PrefixCache:
         self._snapshot_of: OrderedDict[int, int] = OrderedDict()
         self.hit_tokens = 0
         self.queried_tokens = 0
+        self._new: set[int] = set()
         pool.on_evict = self._drop
 
     def block_keys(self, tokens: Tokens[int]) -> list[bytes]:
@@ -69,17 +70,26 @@ class PrefixCache:
     def keep(self, block: int, key: bytes) -> int | None:
         """Label a full block and give a snapshot slot for the state at its end.
 
-        None when the prefix that ends there has its snapshot already.
+        None when the prefix that ends there has its snapshot already, or when all slots went to
+        this step's earlier blocks: of many new prompts at once the first keep theirs, and with
+        them the prefix that all of them share.
         """
         known = self.pool.find(key)
         if known is not None and known in self._snapshot_of:
             return None
         self.pool.label(block, key)
         if not self._free:
-            _, slot = self._snapshot_of.popitem(last=False)
-            self._free.append(slot)
+            oldest = next(iter(self._snapshot_of))
+            if oldest in self._new:
+                return None
+            self._free.append(self._snapshot_of.pop(oldest))
         self._snapshot_of[block] = self._free.pop()
+        self._new.add(block)
         return self._snapshot_of[block]
+
+    def begin_step(self) -> None:
+        """Let the snapshots of earlier steps make room again."""
+        self._new.clear()
 
     def _drop(self, block: int) -> None:
         slot = self._snapshot_of.pop(block, None)

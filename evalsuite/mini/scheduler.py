@@ -1,7 +1,8 @@
 """Continuous batching: which rows run in the next step.
 
 Running requests go first, each with its pending token and its drafts; what is left of the token
-budget goes to prefill chunks, oldest request first. When blocks run out, the youngest running
+budget goes to prefill chunks, oldest request first. The oldest request gets on in every step:
+one block's worth of the budget is its own while its prompt is being computed. When blocks run out, the youngest running
 request is preempted: it gives up its blocks and is computed again later. The order depends only
 on arrival, never on time.
 """
@@ -96,18 +97,26 @@ class Scheduler:
     def plan(self) -> StepPlan:
         """Choose the rows of the next step and allocate what they write."""
         budget = self.limits.max_num_batched_tokens
+        held = self._oldest_chunk()
         decode: list[tuple[Sequence, int]] = []
         for sequence in [s for s in self.running if s.prefilled]:
-            if sequence not in self.running:
+            if sequence.slot == 0:
                 continue  # preempted for an older one in this very step
             drafts = self._drafts_to_verify(sequence)
-            if 1 + drafts > budget:
+            if 1 + drafts > budget - held:
                 break
             if self._reserve(sequence, sequence.computed + 1 + drafts):
                 decode.append((sequence, drafts))
                 budget -= 1 + drafts
-        decode = [(s, n) for s, n in decode if s in self.running]
+        decode = [(s, n) for s, n in decode if s.slot != 0]
         return StepPlan(decode, self._plan_prefill(budget))
+
+    def _oldest_chunk(self) -> int:
+        """Tokens held back for the oldest request's next chunk, lest younger ones starve it."""
+        if not self.running or self.running[0].prefilled:
+            return 0
+        oldest = self.running[0]
+        return min(self.limits.block_size, len(oldest.tokens) - oldest.computed)
 
     def _drafts_to_verify(self, sequence: Sequence) -> int:
         return max(0, min(len(sequence.drafts), sequence.remaining - 1))

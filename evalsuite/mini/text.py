@@ -41,7 +41,14 @@ def advance_text(
     Tokens behind the end are dropped, so that the result does not depend on how many tokens a
     step emits.
     """
-    request = sequence.request
+    request, known = sequence.request, len(sequence.output)
+    pieces = b"".join([vocabulary[token] for token in tokens])
+    ends = eos in tokens or sequence.emitted + len(tokens) >= request.max_tokens
+    if not ends and _first_stop(sequence.output + pieces, known, request.stop) is None:
+        sequence.tokens += tokens
+        sequence.margins += margins
+        sequence.output += pieces
+        return
     for token, margin in zip(tokens, margins, strict=True):
         sequence.tokens.append(token)
         sequence.margins.append(margin)
