@@ -240,7 +240,8 @@ def test_unknown_unavailable_check_is_refused(source, run):
 def test_completeness_cannot_be_declared_unavailable(source, run):
     change_json(run / "run.json", lambda old: {**old, "unavailable": ["completeness", "route"]})
     (run / "graph" / "evidence.json").unlink()
-    assert judge(run, baseline_of(source)).exit_code == 3
+    verdict = judge(run, baseline_of(source))
+    assert (verdict.exit_code, verdict.checks["route"]) == (3, "missing")
 
 
 # properties
