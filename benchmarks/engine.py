@@ -8,6 +8,7 @@ the machine falls on all alike; ratios are taken within a repeat and their media
 
 from __future__ import annotations
 
+import gc
 import json
 import platform
 import statistics
@@ -55,20 +56,22 @@ class Bench:
         self.engine = replace(engine, settings=settings, _model=engine.model())
         self.sessions: dict[str, Session] = {}
         self.memory: dict[str, int] = {}
+        self.weight_bytes = sum(t.nbytes for t in engine.checkpoint.tensors.values())
         for arm in arms:
             on_gpu = engine.device.type == "cuda"
-            before = torch.cuda.memory_allocated() if on_gpu else 0
+            before = allocated(on_gpu)
             started = time.perf_counter()
             session = self.engine.start(arm)
             session.warm_up()
             self.sessions[arm.name] = session.session
-            self.memory[arm.name] = (torch.cuda.memory_allocated() if on_gpu else 0) - before
+            self.memory[arm.name] = allocated(on_gpu) - before
             note(f"  {arm.name} at {concurrency}: opened in {time.perf_counter() - started:.1f} s")
 
     def measure(self, name: str, asked: list[tuple[int, ...]]) -> dict[str, float]:
         """Answer all prompts once in one arm."""
         session, on_gpu = self.sessions[name], self.engine.device.type == "cuda"
         session.reset_counts()
+        before = allocated(on_gpu)
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
             torch.cuda.synchronize()
@@ -78,7 +81,9 @@ class Bench:
         seconds = time.perf_counter() - started
         counts = session.counters
         accepted = 1 + sum(counts.accepted_per_position) / counts.drafts if counts.drafts else 1.0
-        peak = torch.cuda.max_memory_allocated() if on_gpu else 0
+        # What this arm would need alone: its session, the shared weights, and what a step takes.
+        transient = torch.cuda.max_memory_allocated() - before if on_gpu else 0
+        peak = self.weight_bytes + self.memory[name] + transient
         return {
             "seconds": seconds,
             "tokens": tokens,
@@ -110,6 +115,12 @@ class Bench:
         for sequence in list(running):
             session.scheduler.finish(sequence)
         return statistics.median(times)
+
+
+def allocated(on_gpu: bool) -> int:
+    """Bytes that live tensors hold on the GPU."""
+    gc.collect()
+    return torch.cuda.memory_allocated() if on_gpu else 0
 
 
 def synchronize(device: torch.device) -> None:
@@ -172,11 +183,12 @@ def page(record: dict[str, Any]) -> str:
     lines = [
         f"# The engine's arms on {record['machine']}",
         "",
-        f"{record['date']}, torch {record['torch']}, {record['dtype']}, {record['threads']} threads, "
-        f"attention on {record['route']}; `python benchmarks/engine.py --name {record['name']}`.",
+        f"{record['date']}, torch {record['torch']}, {record['dtype']}, "
+        f"{record['threads']} threads, attention on {record['route']}; `python benchmarks/engine.py --name {record['name']}`.",
         "",
         "Wall ratio: `graph` over `eager`, `mtpK` over `graph`, median over "
-        f"{record['repeats']} interleaved repeats on the same items. Absolute rates count only on a GPU.",
+        f"{record['repeats']} interleaved repeats on the same items. Absolute rates count only on "
+        "a GPU.",
         "",
         "| at once | items | arm | wall ratio | tokens/s | accepted length |"
         + (" session MiB | peak MiB |" if on_gpu else ""),
@@ -194,7 +206,8 @@ def page(record: dict[str, Any]) -> str:
             lines.append(line)
     lines += [
         "",
-        "Milliseconds per draft step: all steps in one graph, and rebuilt on the host in between.",
+        "Milliseconds per draft step: all steps in one graph, and with the metadata rebuilt on the "
+        "host in between.",
         "",
     ]
     lines += [
@@ -205,7 +218,8 @@ def page(record: dict[str, Any]) -> str:
         for k in sorted({key.split()[0] for key in table if key != "concurrency"}):
             fused, rebuilt = table[f"{k} fused"] * 1e3, table[f"{k} rebuilt"] * 1e3
             lines.append(
-                f"| {table['concurrency']} | {k[3:]} | {fused:.3f} | {rebuilt:.3f} | {rebuilt / fused:.2f} |"
+                f"| {table['concurrency']} | {k[3:]} | {fused:.3f} | {rebuilt:.3f} | "
+                f"{rebuilt / fused:.2f} |"
             )
     return "\n".join(lines) + "\n"
 
