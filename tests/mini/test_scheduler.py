@@ -164,10 +164,10 @@ def test_a_preempted_request_goes_before_later_ones() -> None:
 
 def test_hits_are_counted_once_however_long_admission_waits() -> None:
     made = driver(k=0, num_blocks=5, max_num_seqs=2, max_model_len=64)
-    stem = [1] * 32
-    made.add("a", [*stem, 2], 30)
+    stem = [1] * 33
+    made.add("a", stem, 30)
     made.session.step()
-    made.add("b", [*stem, *[3] * 31], 1)
+    made.add("b", [*stem, *[3] * 30], 1)
     while made.session.scheduler.busy:
         made.session.step()
     assert made.session.prefix is not None
