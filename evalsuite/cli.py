@@ -16,7 +16,7 @@ from evalsuite import __version__
 from evalsuite.errors import EXIT_INCOMPLETE, EvalsuiteError
 from evalsuite.features import feature
 from evalsuite.runfolder import Mode
-from evalsuite.suite import DEFAULT_SUITE, ENGINE_KINDS, Overrides
+from evalsuite.suite import DEFAULT_SUITE, ENGINE_KINDS, Overrides, resolve_suite
 
 PATH = click.Path(path_type=Path)
 BASELINE_OPTION = click.option(
@@ -131,6 +131,65 @@ def compare(run_a: Path, run_b: Path, policy: Path | None, as_json: bool) -> Non
 
 
 @main.command()
+@click.argument("suite", default=DEFAULT_SUITE)
+@click.option("--a", "command_a", metavar="CMD", required=True, help="Runs the build to hold to.")
+@click.option("--b", "command_b", metavar="CMD", required=True, help="Runs the build in question.")
+@click.option("--limit", metavar="N|all", callback=_limit, help="Items, drawn by hash.")
+@click.option("--items", metavar="FILE|flips:RUN", help="Item ids, or where a run's arms disagree.")
+@click.option("--slices", type=click.IntRange(min=1), default=4, show_default=True, help="Turns.")
+@click.option("--out", type=PATH, help="Folder for both runs; runs/<time>-<suite>-ab by default.")
+@click.option("--bisect", is_flag=True, help="Exit with 125 where nothing was shown.")
+@JSON_OPTION
+def ab(
+    suite: str,
+    command_a: str,
+    command_b: str,
+    limit: Limit | None,
+    items: str | None,
+    slices: int,
+    out: Path | None,
+    bisect: bool,
+    as_json: bool,
+) -> None:
+    """Run two builds in turns over the same items, and compare B with A.
+
+    CMD is that build's `evalsuite run` with its options, for instance
+    "/build/b/.venv/bin/evalsuite run glm53-mini --arms eager,mtp5".
+    """
+    code_of = feature("ab", "bisect_code", "ab")
+    commands = {"a": command_a, "b": command_b}
+    try:
+        plan = resolve_suite(suite, Overrides(limit=limit))
+        result = feature("ab", "run_ab", "ab")(commands, plan, items, out, slices)
+    except EvalsuiteError as problem:
+        if not bisect:
+            raise
+        click.echo(f"evalsuite: {problem}", err=True)
+        sys.exit(code_of(problem.exit_code))
+    _print(result, as_json)
+    sys.exit(code_of(result.exit_code) if bisect else result.exit_code)
+
+
+@main.group("import")
+def import_group() -> None:
+    """Make runs of results that another program wrote."""
+
+
+@import_group.command("lm-eval")
+@click.argument("place", metavar="DIR", type=PATH)
+@click.option("--arm", required=True, help="The arm that these results are of.")
+@click.option("--task", help="Which task, where several were run.")
+@click.option("--out", type=PATH, help="A new run, or an imported one that the arm joins.")
+@JSON_OPTION
+def import_results(
+    place: Path, arm: str, task: str | None, out: Path | None, as_json: bool
+) -> None:
+    """Import lm-eval's results_*.json and samples_*.jsonl (--log_samples)."""
+    importing = feature("importer", "import_lm_eval", "import lm-eval")
+    _end(importing(place, arm, task=task, out=out), as_json)
+
+
+@main.command()
 @click.argument("folder", metavar="RUN", type=PATH)
 @click.option("--html", "formats", flag_value="html", multiple=True, help="Write report.html.")
 @click.option("--markdown", "formats", flag_value="markdown", multiple=True, help="report.md.")
@@ -235,13 +294,18 @@ def doctor(suite: str, as_json: bool) -> None:
 
 
 def _end(result: Any, as_json: bool) -> NoReturn:
-    """Print a result, as one JSON object or for a person, and exit with its code."""
+    """Print a result and exit with its code."""
+    _print(result, as_json)
+    sys.exit(result.exit_code)
+
+
+def _print(result: Any, as_json: bool) -> None:
+    """Print a result, as one JSON object or for a person."""
     if as_json:
         click.echo(json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False))
-        sys.exit(result.exit_code)
+        return
     console = Console()
     if not console.is_terminal:
         console = Console(width=140)
     for part in result.renderables():
         console.print(part, highlight=False)
-    sys.exit(result.exit_code)
