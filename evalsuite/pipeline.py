@@ -9,10 +9,8 @@ from typing import Any, Protocol
 
 from rich.console import RenderableType
 
-from evalsuite.abort import stop_rule
 from evalsuite.errors import EXIT_INCOMPLETE, EXIT_PASS
 from evalsuite.features import feature, has_feature
-from evalsuite.judge import JudgeResult, judge_run
 from evalsuite.launch import Launch, launch
 from evalsuite.progress import summary_table
 from evalsuite.runner import Executed
@@ -40,7 +38,7 @@ class RunResult:
 
     executed: Executed
     summaries: list[ArmSummary]
-    judged: JudgeResult | None
+    judged: Shown | None
 
     @property
     def exit_code(self) -> int:
@@ -74,11 +72,17 @@ def run_and_judge(asked: Launch, *, baseline: str | None, judged: bool) -> RunRe
     `baseline` is `auto`, `none`, a file, or None for what the suite says.
     """
     suite = resolve_suite(asked.suite, asked.overrides)
+    if not judged:
+        executed = launch(asked, suite)
+        return RunResult(executed, summarize(executed.folder), None)
+    # The statistics take a second to import, which recording alone can do without.
+    from evalsuite.abort import stop_rule
+    from evalsuite.judge import judge_run
+
     against = baseline or suite.baseline
-    executed = launch(asked, suite, partial(stop_rule, baseline=against if judged else "none"))
-    result = judge_run(executed.folder, baseline=against) if judged else None
-    if judged:
-        report(executed.folder)
+    executed = launch(asked, suite, partial(stop_rule, baseline=against))
+    result = judge_run(executed.folder, baseline=against)
+    report(executed.folder)
     return RunResult(executed, summarize(executed.folder), result)
 
 
