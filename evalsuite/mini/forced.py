@@ -8,7 +8,7 @@ the pattern names accepts all that it has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from evalsuite.errors import UsageError
 from evalsuite.mini import sequence
@@ -57,3 +57,8 @@ def accept_positions(held: Sequence[bool]) -> Acceptance:
     """The drafts before the first position that is not held; held[i] speaks of draft i."""
     rejected = [position for position, accepted in enumerate(held) if not accepted]
     return accept_counts([rejected[0] if rejected else len(held)])
+
+
+def per_request(patterns: Mapping[str, Acceptance], otherwise: Acceptance) -> Acceptance:
+    """A pattern of its own for some requests, by their ids."""
+    return lambda request: patterns.get(request.request.request_id, otherwise)(request)
