@@ -184,7 +184,8 @@ def page(record: dict[str, Any]) -> str:
         f"# The engine's arms on {record['machine']}",
         "",
         f"{record['date']}, torch {record['torch']}, {record['dtype']}, "
-        f"{record['threads']} threads, attention on {record['route']}; `python benchmarks/engine.py --name {record['name']}`.",
+        f"{record['threads']} threads, attention on {record['route']}; "
+        f"`python benchmarks/engine.py --name {record['name']}`.",
         "",
         "Wall ratio: `graph` over `eager`, `mtpK` over `graph`, median over "
         f"{record['repeats']} interleaved repeats on the same items. Absolute rates count only on "
