@@ -119,7 +119,7 @@ def test_chunked_prefill(pair: Pair) -> None:
     # Chunks behind the first start at any position of a pool; transformers gets the same ones.
     prompt = pair.streams[2][: 2 * pair.model.config.index_topk + 7]
     sizes = [16, 1, 30, 17, 16]
-    chunks = sizes + [len(prompt) - sum(sizes)] if len(prompt) > sum(sizes) else [9, 1, 20]
+    chunks = [*sizes, len(prompt) - sum(sizes)] if len(prompt) > sum(sizes) else [9, 1, 20]
     chunks[-1] += len(prompt) - sum(chunks)
     driver = RowDriver(pair.model, [prompt])
     found = torch.cat([driver.step({0: size})[0] for size in chunks])
