@@ -194,9 +194,12 @@ def import_results(
 @click.option("--html", "formats", flag_value="html", multiple=True, help="Write report.html.")
 @click.option("--markdown", "formats", flag_value="markdown", multiple=True, help="report.md.")
 @click.option("--junit", "formats", flag_value="junit", multiple=True, help="junit.xml.")
-def report(folder: Path, formats: tuple[str, ...]) -> None:
-    """Write the reports of a run; all of them where none is named."""
-    feature("report", "write_reports", "report")(folder, formats=formats)
+@BASELINE_OPTION
+@JSON_OPTION
+def report(folder: Path, formats: tuple[str, ...], baseline: str | None, as_json: bool) -> None:
+    """Write the reports of a run, partial and failed ones too; all where none is named."""
+    writing = feature("report", "write_reports", "report")
+    _end(writing(folder, formats=formats, baseline=baseline), as_json)
 
 
 @main.group("baseline")

@@ -27,11 +27,3 @@ def feature(module: str, function: str, command: str) -> Callable[..., Any]:
     if found is None:
         raise UsageError(f"`evalsuite {command}` is not in this version")
     return found
-
-
-def has_feature(module: str, function: str) -> bool:
-    """Return whether `evalsuite.<module>.<function>` is there."""
-    name = f"evalsuite.{module}"
-    if importlib.util.find_spec(name) is None:
-        return False
-    return hasattr(importlib.import_module(name), function)

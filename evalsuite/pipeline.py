@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from rich.console import RenderableType
 
 from evalsuite.errors import EXIT_INCOMPLETE, EXIT_PASS
-from evalsuite.features import feature, has_feature
+from evalsuite.features import feature
 from evalsuite.launch import Launch, launch
 from evalsuite.progress import summary_table
 from evalsuite.runner import Executed
@@ -63,6 +63,7 @@ class RunResult:
         shown: list[RenderableType] = [summary_table(self.summaries)]
         if self.judged is not None:
             shown += self.judged.renderables()
+            shown.append(f"report: {self.executed.folder / 'report.html'}")
         return [*shown, f"run: {self.executed.folder}"]
 
 
@@ -86,7 +87,6 @@ def run_and_judge(asked: Launch, *, baseline: str | None, judged: bool) -> RunRe
     return RunResult(executed, summarize(executed.folder), result)
 
 
-def report(folder: Path) -> None:
-    """Write the reports of a judged run."""
-    if has_feature("report", "write_reports"):
-        feature("report", "write_reports", "report")(folder)
+def report(folder: Path, baseline: str) -> None:
+    """Write the reports of a run that was judged against `baseline`."""
+    feature("report", "write_reports", "run")(folder, baseline=baseline)

@@ -10,7 +10,7 @@ venv=.venv
 choice="$venv/setup-choice"
 stamp="$venv/setup-stamp"
 # The reference implementation's transformers would replace the one that an own environment brings.
-extras="dev,plot,reference"
+extras="dev,reference"
 
 wanted="${PYTHON:-}|${TORCH_INDEX:-}"
 if [ -n "${PYTHON:-}" ] && ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
@@ -57,7 +57,7 @@ if [ -n "$own_python" ]; then
         target=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
         "$own_python" scripts/own_packages.py > "$target/own_packages.pth"
     fi
-    extras="dev,plot"
+    extras="dev"
     constraints="$venv/kept-versions.txt"
     "$venv/bin/python" scripts/kept_versions.py > "$constraints"
 elif [ ! -x "$venv/bin/python" ]; then
