@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import math
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from evalsuite.assess import Assessment, assess
-from evalsuite.degenerate import AnswerView
-from evalsuite.degenerate.twin import twin
-from evalsuite.degenerate.view import Reading
+from evalsuite.divergence import Tokens, beside_twin, first_divergence, packed
 from evalsuite.errors import DamagedRun
 from evalsuite.records import Item, Record
 from evalsuite.runview import (
+    ABSENT,
+    ARRAYS,
     CODE,
     EAGER,
-    EQUAL,
     NO_IDS,
+    NO_TWIN,
     ArmView,
     Problem,
     ProblemKind,
@@ -33,11 +35,29 @@ from evalsuite.storage import decode, read_evidence, read_items, read_run
 Key = tuple[str | None, str | None, str | None, int]
 
 
-class Tokens(NamedTuple):
-    """Token ids and margins of one eager answer, compact."""
+class _Columns:
+    """What the records of one arm say, by slot (repeat * items + item), in plain lists.
 
-    ids: np.ndarray[tuple[int], np.dtype[np.int32]]
-    margins: np.ndarray[tuple[int], np.dtype[np.float32]] | None
+    Writing single elements into arrays would take as long as decoding the records.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.outcome = [ABSENT] * size
+        self.divergence = [NO_TWIN] * size
+        self.margin = [math.nan] * size
+        self.same_text = [ABSENT] * size
+        self.block = [-1] * size
+        self.started = [0.0] * size
+        self.ended = [0.0] * size
+        self.texts: list[str | None] = [None] * size
+
+    def into(self, arm: ArmView) -> None:
+        """Hand everything over as arrays of shape (repeats, items)."""
+        repeats, items = arm.shape
+        for name in ARRAYS:
+            before = getattr(arm, name)
+            setattr(arm, name, np.array(getattr(self, name), before.dtype).reshape(arm.shape))
+        arm.texts = [self.texts[at * items : (at + 1) * items] for at in range(repeats)]
 
 
 def load_run(folder: Path) -> RunView:
@@ -56,10 +76,23 @@ def load_run(folder: Path) -> RunView:
     arms = {arm.name: ArmView(arm, shape) for arm in run.plan.arms}
     view = RunView(folder, run, ordered, arms)
     loader = _Loader(view)
-    # Eager first: the others are compared with it.
-    for name in sorted(arms, key=lambda name: name != EAGER):
-        loader.load(arms[name])
+    with _without_collection():
+        # Eager first: the others are compared with it.
+        for name in sorted(arms, key=lambda name: name != EAGER):
+            loader.load(arms[name])
     return view
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Keep the cycle collector from walking over every record again and again: there are none."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class _Loader:
@@ -67,23 +100,29 @@ class _Loader:
         self._view = view
         self._index = {one: index for index, one in enumerate(view.ids)}
         self._known: list[dict[Key, Assessment]] = [{} for _ in view.items]
-        self._tokens: dict[tuple[int, int], Tokens] = {}
+        self._tokens: dict[int, Tokens] = {}
+        self._eager_texts: list[str | None] = []
         self._altered: dict[str, list[str]] = {}
+        self._same_extractor = view.same_extractor
 
     def load(self, arm: ArmView) -> None:
         """Fill `arm` from its folder."""
         folder = self._view.folder / arm.name
         path = folder / "records.jsonl"
         self._altered = {}
+        columns = _Columns(arm.outcome.size)
         try:
             for line, record in _records(path):
-                self._take(arm, record, f"{arm.name}/records.jsonl:{line}")
+                self._take(arm, columns, record, line)
         except DamagedRun as problem:
             kind: ProblemKind = "damaged" if path.exists() else "unfinished"
             arm.problems.append(Problem(kind, _relative(problem, self._view.folder)))
+        columns.into(arm)
+        if arm.name == EAGER:
+            self._eager_texts = columns.texts
         for field, examples in self._altered.items():
             message = f"{field} of {len(examples)} records is not what their text and gold give"
-            arm.problems.append(Problem("altered", message, tuple(examples[:10])))
+            arm.problems.append(Problem("altered", message, tuple(sorted(examples)[:10])))
         arm.seen.sort()
         self._load_evidence(arm, folder)
 
@@ -97,44 +136,49 @@ class _Loader:
         except DamagedRun as problem:
             arm.problems.append(Problem("damaged", _relative(problem, self._view.folder)))
 
-    def _take(self, arm: ArmView, record: Record, place: str) -> None:
+    def _take(self, arm: ArmView, columns: _Columns, record: Record, line: int) -> None:
+        repeats, items = arm.shape
         index = self._index.get(record.item_id)
-        problem: Problem | None = None
+        kind: ProblemKind
         if record.arm != arm.name:
-            message = f"{place}: is a record of arm {record.arm}"
-            problem = Problem("mislabelled", message, (record.item_id,))
+            kind, what = "mislabelled", f"is a record of arm {record.arm}"
         elif index is None:
-            message = f"{place}: item {record.item_id} is not in the plan"
-            problem = Problem("foreign", message, (record.item_id,))
-        elif not 0 <= record.repeat < arm.shape[0]:
-            message = f"{place}: repeat {record.repeat} is not in the plan"
-            problem = Problem("foreign", message, (record.item_id,))
-        elif arm.outcome[record.repeat, index] != -1:
-            message = f"{place}: item {record.item_id} was answered before"
-            problem = Problem("duplicate", message, (record.item_id,))
-        if problem is not None or index is None:
-            arm.problems.extend([problem] if problem is not None else [])
+            kind, what = "foreign", f"item {record.item_id} is not in the plan"
+        elif not 0 <= record.repeat < repeats:
+            kind, what = "foreign", f"repeat {record.repeat} is not in the plan"
+        elif columns.outcome[record.repeat * items + index] != ABSENT:
+            kind, what = "duplicate", f"item {record.item_id} was answered before"
+        else:
+            self._fill(arm, columns, record, index)
             return
-        self._fill(arm, record, index)
+        place = f"{arm.name}/records.jsonl:{line}"
+        arm.problems.append(Problem(kind, f"{place}: {what}", (record.item_id,)))
 
-    def _fill(self, arm: ArmView, record: Record, index: int) -> None:
-        at = (record.repeat, index)
+    def _fill(self, arm: ArmView, columns: _Columns, record: Record, index: int) -> None:
+        slot = record.repeat * arm.shape[1] + index
         assessed = self._assess(record, index, self._view.items[index])
-        arm.outcome[at] = CODE[assessed.outcome]
-        arm.block[at], arm.started[at], arm.ended[at] = record.block, record.started, record.ended
-        arm.texts[record.repeat][index] = record.text
+        columns.outcome[slot] = CODE[assessed.outcome]
+        columns.block[slot] = record.block
+        columns.started[slot], columns.ended[slot] = record.started, record.ended
+        columns.texts[slot] = record.text
         arm.without_ids += record.token_ids is None
         arm.without_margins += record.margins is None
         if assessed.rule is not None:
-            arm.seen.append(Seen(*at, assessed.rule, assessed.confidence == "high"))
-        if self._view.same_extractor:
-            for name in ("outcome", "answer", "rule", "confidence"):
-                if getattr(record, name) != getattr(assessed, name):
-                    self._altered.setdefault(name, []).append(record.item_id)
+            high = assessed.confidence == "high"
+            arm.seen.append(Seen(record.repeat, index, assessed.rule, high))
+        if self._same_extractor:
+            self._check_own_words(record, assessed)
         if arm.name == EAGER:
-            self._remember(at, record)
-        elif EAGER in self._view.arms:
-            self._compare(arm, record, at)
+            self._remember(slot, record)
+        elif self._eager_texts:
+            self._compare(arm, columns, record, index)
+
+    def _check_own_words(self, record: Record, assessed: Assessment) -> None:
+        own = (record.outcome, record.answer, record.rule, record.confidence)
+        if own != tuple(assessed):
+            for name, mine, true in zip(assessed._fields, own, assessed, strict=True):
+                if mine != true:
+                    self._altered.setdefault(name, []).append(record.item_id)
 
     def _assess(self, record: Record, index: int, item: Item) -> Assessment:
         ids = record.token_ids
@@ -151,53 +195,28 @@ class _Loader:
             )
         return known[key]
 
-    def _remember(self, at: tuple[int, int], record: Record) -> None:
+    def _remember(self, slot: int, record: Record) -> None:
         if record.token_ids is not None:
             margins = record.margins
-            self._tokens[at] = Tokens(
-                np.array(record.token_ids, np.int32),
-                None if margins is None else np.array(margins, np.float32),
+            self._tokens[slot] = Tokens(
+                packed(record.token_ids), None if margins is None else array("f", margins)
             )
 
-    def _compare(self, arm: ArmView, record: Record, at: tuple[int, int]) -> None:
-        theirs = self._view.arms[EAGER].texts[at[0]][at[1]]
+    def _compare(self, arm: ArmView, columns: _Columns, record: Record, index: int) -> None:
+        slot = record.repeat * arm.shape[1] + index
+        theirs = self._eager_texts[slot]
         if theirs is None or record.text is None:
             return
-        arm.same_text[at] = same = record.text == theirs
+        same = record.text == theirs
+        columns.same_text[slot] = int(same)
         if not same:
-            arm.seen.extend(_beside_twin(record.text, theirs, at))
-        tokens = self._tokens.get(at)
+            arm.seen.extend(beside_twin(record.text, theirs, (record.repeat, index)))
+        tokens = self._tokens.get(slot)
         if tokens is None or record.token_ids is None:
-            arm.divergence[at] = NO_IDS
+            columns.divergence[slot] = NO_IDS
             return
-        arm.divergence[at], arm.margin[at] = _divergence(record, tokens)
-
-
-def _divergence(record: Record, eager: Tokens) -> tuple[int, float]:
-    """Index of the first token that differs from eager's (or EQUAL), and the margin there."""
-    ours = np.array(record.token_ids, np.int32)
-    shorter = min(len(ours), len(eager.ids))
-    differ = np.flatnonzero(ours[:shorter] != eager.ids[:shorter])
-    if len(differ) == 0 and len(ours) == len(eager.ids):
-        return EQUAL, math.nan
-    at = int(differ[0]) if len(differ) else shorter
-    margins = [] if record.margins is None else record.margins
-    known = [
-        float(side[at]) for side in (eager.margins, margins) if side is not None and at < len(side)
-    ]
-    # Where only one of the two went on, only that one has a margin there.
-    return at, known[0] if known else math.nan
-
-
-def _beside_twin(text: str, theirs: str, at: tuple[int, int]) -> Iterator[Seen]:
-    ours, others = text.split(), theirs.split()
-    longer, shorter = (ours, others) if len(ours) >= len(others) else (others, ours)
-    # Aligning two texts is slow, and only a text held whole inside the other can be a find.
-    remaining = iter(longer)
-    if not all(word in remaining for word in shorter):
-        return
-    for finding in twin(Reading(AnswerView(text, reference=theirs))):
-        yield Seen(*at, finding.rule, finding.confidence == "high")
+        found = first_divergence(packed(record.token_ids), record.margins, tokens)
+        columns.divergence[slot], columns.margin[slot] = found
 
 
 def _records(path: Path) -> Iterator[tuple[int, Record]]:

@@ -33,7 +33,7 @@ Int8 = npt.NDArray[np.int8]
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
-_ARRAYS = ("outcome", "divergence", "margin", "same_text", "block", "started", "ended")
+ARRAYS = ("outcome", "divergence", "margin", "same_text", "block", "started", "ended")
 ProblemKind = Literal["unfinished", "damaged", "duplicate", "foreign", "mislabelled", "altered"]
 
 
@@ -174,7 +174,7 @@ def restricted(view: RunView, ids: Sequence[str]) -> RunView:
         part.seen = [s._replace(item=place[s.item]) for s in arm.seen if s.item in place]
         part.texts = [[row[column] for column in columns] for row in arm.texts]
         part.without_ids, part.without_margins = arm.without_ids, arm.without_margins
-        for field_name in _ARRAYS:
+        for field_name in ARRAYS:
             setattr(part, field_name, getattr(arm, field_name)[:, columns])
         arms[name] = part
     run = msgspec.structs.replace(view.run, plan=plan)
