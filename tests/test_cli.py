@@ -140,12 +140,13 @@ def test_an_arm_that_fails_makes_the_run_incomplete(tmp_path: Path) -> None:
 
 def test_a_terminated_run_is_incomplete_and_can_be_resumed(tmp_path: Path) -> None:
     out = tmp_path / "r"
-    words = command("run", write_suite(tmp_path, ", delay_s: 0.02"), "--no-judge", "--out", out)
-    running = subprocess.Popen(words, env=environment(), stderr=subprocess.PIPE, text=True)
+    words = command("run", write_suite(tmp_path), "--no-judge", "--out", out)
+    slow = {**environment(), "FAKE_DELAY_S": "0.5"}
+    running = subprocess.Popen(words, env=slow, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not (out / "eager" / "records.jsonl").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
-    time.sleep(0.3)
+    time.sleep(0.6)
     running.send_signal(signal.SIGTERM)
     _, told = running.communicate(timeout=60)
     assert running.returncode == 3
