@@ -83,7 +83,7 @@ def run_and_judge(asked: Launch, *, baseline: str | None, judged: bool) -> RunRe
     against = baseline or suite.baseline
     executed = launch(asked, suite, partial(stop_rule, baseline=against))
     result = judge_run(executed.folder, baseline=against)
-    report(executed.folder)
+    report(executed.folder, against)
     return RunResult(executed, summarize(executed.folder), result)
 
 
