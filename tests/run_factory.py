@@ -255,7 +255,7 @@ def change_json(path: Path, change: Change) -> None:
 
 def rows(path: Path) -> list[dict]:
     """Return the lines of a JSONL file."""
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_bytes().split(b"\n") if line]
 
 
 def write_rows(path: Path, values: list[dict]) -> None:
