@@ -111,5 +111,5 @@ def step(state: Tensor, row: DeltaInputs) -> tuple[Tensor, Tensor]:
     state = state * row.g.exp().unsqueeze(-1)
     held = torch.matmul(row.k.unsqueeze(-2), state).squeeze(-2)
     delta = (row.v - held) * row.beta.unsqueeze(-1)
-    state = state + row.k.unsqueeze(-1) * delta.unsqueeze(-2)
+    state = torch.addcmul(state, row.k.unsqueeze(-1), delta.unsqueeze(-2))
     return torch.matmul(row.q.unsqueeze(-2), state).squeeze(-2), state

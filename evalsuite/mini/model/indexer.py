@@ -160,7 +160,7 @@ def pool_scores(
     kpool = config.index_kpool
     per_block = torch.arange(block_size // kpool, device=tables.device)
     pools = (tables.unsqueeze(-1) * (block_size // kpool) + per_block).flatten(1)
-    keys = cache.pool[pools].float()
+    keys = cache.pool.index_select(0, pools.flatten()).view(*pools.shape, -1).float()
     flat = torch.matmul(query.flatten(1, 2).float(), keys.transpose(1, 2))
     scores = F.relu(flat.unflatten(1, query.shape[1:3]) * config.index_head_dim**-0.5)
     return torch.matmul(weights.unsqueeze(-2), scores).squeeze(-2)

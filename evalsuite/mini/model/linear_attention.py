@@ -89,13 +89,19 @@ def _decode(
     q, k, v = _convolve(window, weights, taps, config)
     g = rows.decay[group.rows].unflatten(-1, (config.linear_num_heads, -1))
     beta = rows.beta[group.rows]
-    state, outs = cache.state[slots, accepted], []
+    state, outs = _states(cache, slots, accepted), []
     for j in range(width):
         row = delta_rule.DeltaInputs(q[:, j], k[:, j], v[:, j], g[:, j], beta[:, j])
         out, state = delta_rule.step(state, row)
         cache.state[slots, j] = state
         outs.append(out)
     return torch.stack(outs, 1)
+
+
+def _states(cache: LinearCache, slots: Tensor, accepted: Tensor) -> Tensor:
+    """States [b, heads, D, D] after the last accepted row of each request."""
+    per_request = cache.state.shape[1]
+    return cache.state.flatten(0, 1).index_select(0, slots * per_request + accepted)
 
 
 def _prefill(
@@ -118,7 +124,7 @@ def _prefill(
     inputs = delta_rule.DeltaInputs(*(_by_head(t, pad) for t in (q, k, v, g, beta.unsqueeze(-1))))
     inputs = inputs._replace(beta=inputs.beta.squeeze(-1))
     heads = config.linear_num_heads
-    result = delta_rule.chunked(inputs, cache.state[slots, accepted].flatten(0, 1))
+    result = delta_rule.chunked(inputs, _states(cache, slots, accepted).flatten(0, 1))
     cache.state[slots, 0] = result.final.unflatten(0, (count, heads))
     ends = group.valid.sum(1, keepdim=True) + torch.arange(taps - 1, device=slots.device)
     requests = torch.arange(count, device=slots.device).unsqueeze(1)
