@@ -114,13 +114,13 @@ class RunProgress:
 
 
 def summary_table(summaries: list[ArmSummary]) -> Table:
-    """Return the table shown at the end of a run."""
-    table = Table(title=None, header_style="bold", pad_edge=False)
+    """Return the table shown at the end of a run; it fits 100 columns while kernels are few."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("arm", no_wrap=True)
-    for name in ("answered", "accuracy", "strict", "flexible", "wall s", "ratio", "accepted",
-                 "replays", "eager steps"):  # fmt: skip
-        table.add_column(name, justify="right")
-    table.add_column("route")
+    for name in ("answered", "accuracy", "strict", "flexible", "wall s", "ratio to", "accepted",
+                 "replays", "eager"):  # fmt: skip
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("route", overflow="fold")
     for row in summaries:
         evidence = row.evidence
         table.add_row(
@@ -130,7 +130,7 @@ def summary_table(summaries: list[ArmSummary]) -> Table:
             _percent(row.strict),
             _percent(row.flexible),
             f"{row.wall_s:.1f}",
-            "–" if row.ratio is None else f"{row.ratio:.2f} of {row.ratio_to}",
+            "–" if row.ratio is None else f"{row.ratio_to} {row.ratio:.2f}",
             "–" if row.accepted_length is None else f"{row.accepted_length:.2f}",
             _count(None if evidence is None else evidence.graph_replays),
             _count(None if evidence is None else evidence.eager_decode_steps),
@@ -148,9 +148,12 @@ def _count(value: int | None) -> str:
 
 
 def _routes(routes: dict[str, str] | None) -> str:
+    """Say which kernel rows went to: its name alone where one took them all."""
     if routes is None:
         return "?"
     kinds: dict[str, list[str]] = {}
     for kind, name in routes.items():
         kinds.setdefault(name, []).append(kind)
-    return "; ".join(f"{', '.join(sorted(of))} → {name}" for name, of in sorted(kinds.items()))
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return "; ".join(f"{', '.join(sorted(of))}: {name}" for name, of in sorted(kinds.items()))
