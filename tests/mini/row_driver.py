@@ -45,30 +45,29 @@ class RowDriver:
     def step(self, prefill: dict[int, int], decode: dict[int, int] | None = None) -> list[Tensor]:
         """Run the next `n` known tokens of each request; returns hidden [n, H] of each.
 
-        Decode requests come first, both in the order given.
+        Decode requests come first, both in the order given. All decode rows count as accepted
+        until `accept` says less.
         """
-        specs = [self._spec(i, n) for i, n in (decode or {}).items()]
+        batch = self.advance(prefill, decode)
+        with torch.no_grad():
+            hidden = forward(self.model, batch.tokens, self.caches, batch.meta)
+        return list(hidden.split([*(decode or {}).values(), *prefill.values()]))
+
+    def advance(self, prefill: dict[int, int], decode: dict[int, int] | None = None) -> RaggedBatch:
+        """The batch of a step, and the requests moved on by it, without running the model."""
+        decoding = [self._spec(i, n) for i, n in (decode or {}).items()]
         chunks = [self._spec(i, n) for i, n in prefill.items()]
-        return self.run(specs, chunks)
+        kpool = self.model.config.index_kpool
+        self.batch = ragged_batch(decoding, chunks, [], self.tables, BLOCK_SIZE, kpool, CPU)
+        for spec in decoding + chunks:
+            spec.sequence.computed = spec.start + len(spec.tokens)
+            spec.sequence.accepted = len(spec.tokens) - 1 if spec in decoding else 0
+        return self.batch
 
     def _spec(self, request: int, count: int) -> RowSpec:
         sequence = self.sequences[request]
         start = sequence.computed
         return RowSpec(sequence, sequence.tokens[start : start + count], start)
-
-    def run(self, decode: list[RowSpec], prefill: list[RowSpec]) -> list[Tensor]:
-        """One step over these rows; all decode rows count as accepted until `accept` says less."""
-        kpool = self.model.config.index_kpool
-        self.batch = ragged_batch(decode, prefill, [], self.tables, BLOCK_SIZE, kpool, CPU)
-        with torch.no_grad():
-            hidden = forward(self.model, self.batch.tokens, self.caches, self.batch.meta)
-        for spec in decode:
-            spec.sequence.accepted = len(spec.tokens) - 1
-        for spec in prefill:
-            spec.sequence.accepted = 0
-        for spec in decode + prefill:
-            spec.sequence.computed = spec.start + len(spec.tokens)
-        return list(hidden.split([len(spec.tokens) for spec in decode + prefill]))
 
     def accept(self, request: int, rows: int, accepted: int) -> None:
         """Take back the rows of the last verification of width `rows` behind the accepted ones."""
