@@ -13,6 +13,8 @@ from evalsuite.reference import Reference
 from evalsuite.runview import ArmView, RunView
 
 CHECK = "acceptance"
+# Below this chance a run without any miss is no luck.
+SUSPICIOUS = 1e-6
 
 
 def acceptance(run: RunView, reference: Reference | None, policy: Policy) -> list[Finding]:
@@ -116,6 +118,21 @@ def _against(arm: ArmView, reference: Reference | None, policy: Policy) -> Itera
                 expected=expected,
                 allowed=allowed,
             )
+        elif rate == 1.0 and _chance_of_no_miss(expected, drafts, accepted.drafts) < SUSPICIOUS:
+            yield _finding(
+                arm,
+                f"{arm.name} accepted all {drafts} drafts at position {position + 1}; the accepted "
+                f"runs missed {1.0 - expected:.2%}: a rate of 1.0 is suspicious",
+                position=position + 1,
+                rate=rate,
+                expected=expected,
+            )
+
+
+def _chance_of_no_miss(expected: float, ours: int, theirs: int) -> float:
+    """P(no miss in `ours` drafts) at the accepted rate, of whose misses one is given away."""
+    misses = max((1.0 - expected) * theirs - 1.0, 0.0)
+    return float((1.0 - misses / max(theirs, 1)) ** ours)
 
 
 def _has(accepted: Drafts, position: int) -> bool:

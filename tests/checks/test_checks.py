@@ -350,6 +350,23 @@ def test_acceptance(bench, values, words):
     assert broken_checks(verdict) == {"acceptance"}
 
 
+def test_no_miss_at_all_is_suspicious_where_the_baseline_has_some(tmp_path):
+    factory = Factory.of(48, arms=arms("eager", "graph", "mtp1"))
+
+    def made(name, seed, accepted):
+        folder = factory.make(tmp_path / name, seed)
+        path = folder / "mtp1" / "evidence.json"
+        change_json(path, lambda old: {**old, "accepted_per_position": [accepted]})
+        return folder
+
+    for seed, accepted in enumerate((3980, 3990)):
+        accept_baseline(made(f"a{seed}", seed, accepted), "first", root=tmp_path / "b")
+    baseline = str(tmp_path / "b" / "made" / "float32.json")
+    assert judge(made("near", 8, 3999), baseline).exit_code == 0
+    verdict = judge(made("all", 9, 4000), baseline)
+    assert "a rate of 1.0 is suspicious" in findings(verdict, "acceptance")[0].message
+
+
 def test_speculation_where_none_was_asked(bench):
     change_evidence(bench, "graph", drafts=5)
     assert (
