@@ -163,7 +163,8 @@ class TrainForward:
                 .transpose(1, 2)
             )
             key, value = expanded.split([nope, config.v_head_dim], -1)
-            value = F.pad(value, (0, nope - config.v_head_dim))
+            # Equal widths let a GPU use its fused attention.
+            value = F.pad(value, (0, max(0, nope - config.v_head_dim)))
             mask = (
                 self.selection(x.detach(), q_resid.detach(), f"{prefix}indexer.")
                 if sparse
