@@ -14,10 +14,12 @@ from torch import Tensor
 from evalsuite.errors import UsageError
 from evalsuite.mini.config import MiniConfig, load_config
 from evalsuite.mini.names import tensor_specs
+from evalsuite.mini.text import byte_alphabet
 
 WEIGHTS_FILE = "model.safetensors"
 TOKENIZER_FILE = "tokenizer.json"
 CONFIG_FILE = "config.json"
+WEIGHT_TYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 EMBEDDED = Path(__file__).parents[1] / "models" / "glm53_mini"
 
 
@@ -52,9 +54,9 @@ def load_tensors(path: Path, config: MiniConfig) -> dict[str, Tensor]:
     except (SafetensorError, OSError) as error:
         raise UsageError(f"damaged or not a safetensors file: {error}", file=path) from None
     specs = {spec.name: spec for spec in tensor_specs(config)}
-    for name in specs.keys() - found.keys():
+    for name in sorted(specs.keys() - found.keys()):
         raise UsageError("tensor is missing", file=path, field=name)
-    for name in found.keys() - specs.keys():
+    for name in sorted(found.keys() - specs.keys()):
         raise UsageError(
             "unknown tensor: config.json describes no such weight", file=path, field=name
         )
@@ -68,26 +70,38 @@ def _check_tensor(tensor: Tensor, shape: tuple[int, ...], path: Path, name: str)
         raise UsageError(
             f"shape {tuple(tensor.shape)}, but config.json asks for {shape}", file=path, field=name
         )
-    if not tensor.is_floating_point():
-        raise UsageError(f"type {tensor.dtype} is not a floating-point type", file=path, field=name)
+    if tensor.dtype not in WEIGHT_TYPES:
+        raise UsageError(
+            f"type {tensor.dtype} is none of float32, bfloat16, float16", file=path, field=name
+        )
     if not torch.isfinite(tensor).all():
         raise UsageError("holds NaN or infinite values", file=path, field=name)
 
 
 def load_tokenizer(path: Path, config: MiniConfig) -> Tokenizer:
-    """Read tokenizer.json; its ids must fit the model's vocabulary."""
+    """Read tokenizer.json: byte-level BPE whose ids fit the model's vocabulary."""
     if not path.is_file():
         raise UsageError("no such file", file=path)
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the binding raises bare Exception for any damage
         raise UsageError(f"not a tokenizer file: {error}", file=path) from None
-    if tokenizer.get_vocab_size() > config.vocab_size:
+    vocab = tokenizer.get_vocab()
+    largest = max(vocab.values(), default=-1)
+    if largest >= config.vocab_size:
         raise UsageError(
-            f"{tokenizer.get_vocab_size()} tokens, but vocab_size in config.json is "
-            f"{config.vocab_size}",
+            f"token id {largest}, but vocab_size in config.json is {config.vocab_size}",
             file=path,
+            field="vocab",
         )
+    special, alphabet = tokenizer.get_added_tokens_decoder(), byte_alphabet()
+    for piece, token in vocab.items():
+        if token not in special and not all(letter in alphabet for letter in piece):
+            raise UsageError(
+                f"token {piece!r} is not written in byte-level BPE's letters",
+                file=path,
+                field="vocab",
+            )
     return tokenizer
 
 

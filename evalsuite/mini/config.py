@@ -9,6 +9,7 @@ that is not the one in the file.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from evalsuite.errors import UsageError
 LINEAR = "linear_attention"
 SPARSE = "deepseek_sparse_attention"
 SPARSE_SPELLINGS = frozenset({SPARSE, "indexed_attention", "full_attention"})
+# A cache block is a multiple of 16 tokens; its first two pool slots are reserved in block 0.
+MAX_KPOOL = 8
 MODEL_TYPES = frozenset({"glm5_next", "glm5_next_text"})
 
 
@@ -165,7 +168,9 @@ def load_config(path: Path) -> MiniConfig:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UsageError(f"{path}: no such file; a model folder holds config.json") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: not readable as JSON: {error}") from error
     if not isinstance(raw, dict):
         raise UsageError(f"{path}: expected one JSON object, found {type(raw).__name__}")
@@ -175,7 +180,7 @@ def load_config(path: Path) -> MiniConfig:
 def parse_config(raw: dict[str, Any], where: str) -> MiniConfig:
     """Check a decoded configuration; `where` names its origin in errors."""
     model_type = raw.get("model_type")
-    if model_type not in MODEL_TYPES:
+    if not isinstance(model_type, str) or model_type not in MODEL_TYPES:
         raise UsageError(
             f"{where}: field model_type: {model_type!r} is another architecture; "
             f"the miniature's engine runs {' or '.join(sorted(MODEL_TYPES))}"
@@ -200,7 +205,7 @@ def parse_config(raw: dict[str, Any], where: str) -> MiniConfig:
         fields[key] = values[key]
     fields["layer_types"] = _layer_types(values, fields["num_hidden_layers"], where)
     fields["mlp_layer_types"] = _mlp_types(values, fields["num_hidden_layers"], where)
-    fields["eos_token_id"] = values.get("eos_token_id")
+    fields["eos_token_id"] = _end_token(values, fields["vocab_size"], where)
     config = MiniConfig(**fields)
     _check_shapes(config, values, where)
     return config
@@ -208,7 +213,7 @@ def parse_config(raw: dict[str, Any], where: str) -> MiniConfig:
 
 def _flatten_linear(raw: dict[str, Any], where: str) -> dict[str, Any]:
     values = dict(raw)
-    nested = values.get("linear_attn_config") or {}
+    nested = values.get("linear_attn_config", {})
     if not isinstance(nested, dict):
         raise UsageError(f"{where}: field linear_attn_config: expected an object")
     for key, value in nested.items():
@@ -237,14 +242,37 @@ def _integer(values: dict[str, Any], key: str, where: str) -> int:
 
 def _number(values: dict[str, Any], key: str, where: str) -> float:
     value = values.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UsageError(f"{where}: field {key}: expected a number, found {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise UsageError(f"{where}: field {key}: expected a finite number, found {value!r}")
+    if key in _FLOATS and value <= 0:
+        raise UsageError(f"{where}: field {key}: expected a number above 0, found {value!r}")
     return float(value)
 
 
+def _end_token(values: dict[str, Any], vocab_size: int, where: str) -> int | None:
+    value = values.get("eos_token_id")
+    if value is None:
+        return None
+    if type(value) is not int or not 0 <= value < vocab_size:
+        raise UsageError(
+            f"{where}: field eos_token_id: expected one id in 0 .. {vocab_size - 1}, "
+            f"found {value!r}"
+        )
+    return value
+
+
+def _names(values: dict[str, Any], key: str, where: str) -> list[str] | None:
+    listed = values.get(key)
+    if listed is None:
+        return None
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        raise UsageError(f"{where}: field {key}: expected a list of names")
+    return listed
+
+
 def _layer_types(values: dict[str, Any], layers: int, where: str) -> tuple[str, ...]:
-    listed = values.get("layer_types")
-    if not isinstance(listed, list) or len(listed) != layers:
+    listed = _names(values, "layer_types", where)
+    if listed is None or len(listed) != layers:
         raise UsageError(f"{where}: field layer_types: expected a list of {layers} names")
     for name in listed:
         if name != LINEAR and name not in SPARSE_SPELLINGS:
@@ -253,11 +281,11 @@ def _layer_types(values: dict[str, Any], layers: int, where: str) -> tuple[str, 
 
 
 def _mlp_types(values: dict[str, Any], layers: int, where: str) -> tuple[str, ...]:
-    listed = values.get("mlp_layer_types")
-    if listed is None and isinstance(values.get("first_k_dense_replace"), int):
-        dense = min(values["first_k_dense_replace"], layers)
+    listed = _names(values, "mlp_layer_types", where)
+    if listed is None and type(values.get("first_k_dense_replace")) is int:
+        dense = max(0, min(values["first_k_dense_replace"], layers))
         listed = ["dense"] * dense + ["sparse"] * (layers - dense)
-    if not isinstance(listed, list) or len(listed) != layers or set(listed) - {"dense", "sparse"}:
+    if listed is None or len(listed) != layers or set(listed) - {"dense", "sparse"}:
         raise UsageError(
             f"{where}: field mlp_layer_types: expected {layers} of 'dense' or 'sparse'"
         )
@@ -268,6 +296,8 @@ def _check_shapes(config: MiniConfig, values: dict[str, Any], where: str) -> Non
     problems = {
         "index_topk": config.index_topk % config.index_kpool != 0
         and f"{config.index_topk} is not a multiple of index_kpool {config.index_kpool}",
+        "index_kpool": MAX_KPOOL % config.index_kpool != 0
+        and f"{config.index_kpool} does not divide {MAX_KPOOL}: pools would straddle cache blocks",
         "num_experts_per_tok": config.num_experts_per_tok > config.n_routed_experts
         and "more experts per token than experts",
         "num_nextn_predict_layers": config.num_nextn_predict_layers > 1
@@ -277,7 +307,7 @@ def _check_shapes(config: MiniConfig, values: dict[str, Any], where: str) -> Non
         and "differs from num_attention_heads",
         "linear_lower_bound": not -5.0 <= config.linear_lower_bound < 0.0
         and "outside [-5, 0): the chunked form of the delta rule would overflow",
-        "indexer_types": any(kind != "full" for kind in values.get("indexer_types") or [])
+        "indexer_types": any(k != "full" for k in _names(values, "indexer_types", where) or [])
         and "only 'full' is supported",
         "quantization_config": values.get("quantization_config") is not None
         and "quantised weights are not supported",
