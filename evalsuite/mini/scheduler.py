@@ -1,10 +1,10 @@
 """Continuous batching: which rows run in the next step.
 
 Running requests go first, each with its pending token and its drafts; what is left of the token
-budget goes to prefill chunks, oldest request first. The oldest request gets on in every step:
-one block's worth of the budget is its own while its prompt is being computed. When blocks run out, the youngest running
-request is preempted: it gives up its blocks and is computed again later. The order depends only
-on arrival, never on time.
+budget goes to prefill chunks, oldest request first. The oldest request gets on in every step: one
+block's worth of the budget is its own while its prompt is being computed. When blocks run out, the
+youngest running request is preempted: it gives up its blocks and is computed again later. The
+order depends only on arrival, never on time.
 """
 
 from __future__ import annotations
@@ -149,41 +149,47 @@ class Scheduler:
         for sequence in [s for s in self.running if not s.prefilled]:
             budget = self._chunk(sequence, budget, chunks)
         while self.waiting and budget > 0 and len(self.running) < self.limits.max_num_seqs:
-            if not self._admit(self.waiting[0]):
+            if not self._admit(self.waiting[0], budget):
                 break
             budget = self._chunk(self.running[-1], budget, chunks)
         return chunks
 
-    def _admit(self, sequence: Sequence) -> bool:
-        """Move the first waiting sequence to the running ones, with blocks for all its tokens."""
+    def _admit(self, sequence: Sequence, budget: int) -> bool:
+        """Move the first waiting sequence to the running ones, with blocks for all its tokens.
+
+        Not before its first chunk fits the budget: until then others may still compute its prefix.
+        """
         hit = self.prefix.find(sequence.keys) if self.prefix else None
         shared = hit.blocks if hit else []
+        computed = len(shared) * self.limits.block_size
         need = self.limits.blocks_for(len(sequence.tokens)) - len(shared)
-        try:
-            fresh = self.pool.take(need)
-        except OutOfBlocks:
+        if not self._chunk_size(sequence, computed, budget) or need > self.pool.free_blocks:
             self.pool.release(reversed(shared))
             return False
+        fresh = self.pool.take(need)
         if self.prefix is not None:
             self.prefix.count(len(sequence.tokens), len(shared))
         self.waiting.popleft()
         sequence.blocks, sequence.slot = shared + fresh, self._slots.pop()
         sequence.tenancy, self._tenancies = self._tenancies, self._tenancies + 1
-        sequence.computed = len(shared) * self.limits.block_size
+        sequence.computed = computed
         self.restores.append((sequence, hit.snapshot if hit else -1))
         self.running.append(sequence)
         return True
 
     def _chunk(self, sequence: Sequence, budget: int, chunks: list[tuple[Sequence, int]]) -> int:
-        """Plan the next chunk; all but the last end at a block boundary."""
-        left = len(sequence.tokens) - sequence.computed
-        size = min(left, budget)
-        if size < left:
-            size -= (sequence.computed + size) % self.limits.block_size
-        if size <= 0:
+        size = self._chunk_size(sequence, sequence.computed, budget)
+        if not size:
             return 0
         chunks.append((sequence, size))
         return budget - size
+
+    def _chunk_size(self, sequence: Sequence, computed: int, budget: int) -> int:
+        """Tokens of the next chunk; all chunks but the last end at a block boundary."""
+        left = len(sequence.tokens) - computed
+        if left <= budget:
+            return left
+        return max(0, budget - (computed + budget) % self.limits.block_size)
 
     def finish(self, sequence: Sequence) -> None:
         """Release everything that a finished sequence holds."""
