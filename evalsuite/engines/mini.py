@@ -48,7 +48,8 @@ def open_engine(
 
     `model` is a folder (None: the embedded checkpoint), `device` cpu or cuda (None: a GPU if torch
     can use one), `dtype` float32 or bfloat16 (None: float32 on a CPU, bfloat16 on a GPU). `options`
-    are those of evalsuite.mini.engine.SessionOptions, and `threads`. Raises UsageError.
+    are those of evalsuite.mini.engine.SessionOptions, and `threads` (1 on a CPU). Raises
+    UsageError.
     """
     where = _device(device)
     chosen = dtype or ("float32" if where.type == "cpu" else "bfloat16")
@@ -59,11 +60,7 @@ def open_engine(
         raise UsageError("unknown option", field=f"engine.options.{unknown[0]}")
     if concurrency is not None and concurrency < 1:
         raise UsageError(f"{concurrency}: at least 1 is needed", field="engine.concurrency")
-    threads = options.get("threads")
-    if threads is not None:
-        if not isinstance(threads, int) or threads < 1:
-            raise UsageError(f"{threads!r}: expected 1 or more", field="engine.options.threads")
-        torch.set_num_threads(threads)
+    _set_threads(options.get("threads"), where)
     checkpoint = load_checkpoint(Path(model) if model else EMBEDDED)
     settings = {key: _option(key, value) for key, value in options.items() if key != "threads"}
     settings.setdefault("max_num_batched_tokens", DEFAULT_BUDGET[where.type])
@@ -73,6 +70,18 @@ def open_engine(
         few = (min(4, settings["max_num_seqs"]), settings["max_num_seqs"])
         settings.setdefault("graph_batches", tuple(sorted(set(few))))
     return MiniEngine(checkpoint, chosen, where, settings)
+
+
+def _set_threads(threads: Any, device: torch.device) -> None:
+    """Use `threads` OpenMP threads; on a CPU one, unless told otherwise.
+
+    The matrices are so small that a second thread costs about what it brings.
+    """
+    if threads is None:
+        threads = 1 if device.type == "cpu" else torch.get_num_threads()
+    if type(threads) is not int or threads < 1:
+        raise UsageError(f"{threads!r}: expected 1 or more", field="engine.options.threads")
+    torch.set_num_threads(threads)
 
 
 def _device(name: str | None) -> torch.device:

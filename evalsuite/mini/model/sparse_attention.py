@@ -16,7 +16,7 @@ from evalsuite.mini.model.norms import rms_norm
 from evalsuite.mini.weights import SparseWeights
 
 # Rows gathered at once: their keys stay in a CPU's cache, and a GPU's memory stays bounded.
-ROWS_AT_ONCE = {"cpu": 64, "cuda": 4096}
+ROWS_AT_ONCE = {"cpu": 16, "cuda": 4096}
 
 
 class Attend(Protocol):
