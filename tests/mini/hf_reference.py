@@ -33,6 +33,11 @@ class HeadedModel(Glm5NextPreTrainedModel, GenerationMixin):
         self.lm_head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
 
+    @classmethod
+    def _can_set_experts_implementation(cls) -> bool:
+        # transformers looks for the experts in the file of the class; they are in the base's.
+        return True
+
     def forward(
         self,
         input_ids: Tensor,
@@ -60,7 +65,11 @@ def load_reference(
 ) -> tuple[HeadedModel, dict[str, Any]]:
     """The reference of a model folder, and transformers' account of missing and unknown keys."""
     model, account = HeadedModel.from_pretrained(
-        folder, dtype=dtype, output_loading_info=True, local_files_only=True
+        folder,
+        dtype=dtype,
+        experts_implementation="eager",
+        output_loading_info=True,
+        local_files_only=True,
     )
     return model.eval(), account
 
