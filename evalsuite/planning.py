@@ -26,6 +26,10 @@ FIRST_BLOCKS = 2
 
 FLIPS = "flips:"
 
+DEFAULT_BLOCK = 32
+BATCHES_PER_TURN = 3
+LEAST_TURNS = 4
+
 
 class Turn(NamedTuple):
     """One arm's turn over one block of items, in one repeat."""
@@ -121,11 +125,23 @@ def _flipped(folder: Path) -> list[tuple[int | None, str]]:
     return [(None, item) for item in flipped]
 
 
+def default_block_size(items: int, concurrency: int | None) -> int:
+    """Items of one arm's turn: enough to keep the engine full, few enough for four turns.
+
+    A turn ends with a batch that runs empty, so it should be some batches long; and ratios between
+    arms need several turns.
+    """
+    if concurrency is None:
+        return DEFAULT_BLOCK
+    return max(1, min(BATCHES_PER_TURN * concurrency, -(-items // LEAST_TURNS)))
+
+
 def describe_run(
     suite: Suite, task: HarnessTask, items: Sequence[TaskItem], engine: EngineDescription
 ) -> Run:
     """Return what run.json says of the run to come."""
     protocol = task.protocol(ASSESSMENT_VERSION)
+    concurrency = engine.concurrency or suite.engine.concurrency
     return Run(
         schema=SCHEMA,
         suite=suite.name,
@@ -134,7 +150,7 @@ def describe_run(
         plan=Plan(
             arms=suite.parsed_arms(),
             repeats=suite.repeats,
-            block_size=suite.block_size,
+            block_size=suite.block_size or default_block_size(len(items), concurrency),
             items=tuple(entry.item.item_id for entry in items),
         ),
         protocol=protocol,
@@ -144,7 +160,7 @@ def describe_run(
             kind=suite.engine.kind,
             name=engine.name,
             version=engine.version,
-            concurrency=suite.engine.concurrency,
+            concurrency=concurrency,
             options=redact(msgspec.to_builtins(suite.engine.options)),
         ),
         model=None if engine.model is None else str(redact(engine.model)),

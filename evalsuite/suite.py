@@ -45,8 +45,9 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """What a suite file holds.
 
     `shots` and `max_tokens` are the task's own where None; `limit` is a number of items, None for
-    all; `block_size` the items that one arm answers before the next arm's turn. A report-only suite
-    is judged and shown, and exits 0. `unavailable` names checks that this engine cannot feed.
+    all; `block_size` the items that one arm answers before the next arm's turn (None: chosen by
+    concurrency). A report-only suite is judged and shown, and exits 0. `unavailable` names checks
+    that this engine cannot feed.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     limit: int | None = None
     arms: tuple[str, ...] = tuple(arm.name for arm in STANDARD_ARMS)
     repeats: int = 1
-    block_size: int = 32
+    block_size: int | None = None
     report_only: bool = False
     baseline: Literal["auto", "none"] = "auto"
     unavailable: tuple[str, ...] = ()

@@ -54,7 +54,7 @@ class EngineDescription:
 
     `model_hash` is a hash over the weights and the tokenizer. `hardware` has `device` (cpu, cuda,
     rocm), `name` and `count` and nothing that changes between two runs on one machine; `software`
-    has versions by name.
+    has versions by name. `concurrency` is the number of requests at once, where the engine knows.
     """
 
     name: str
@@ -64,6 +64,7 @@ class EngineDescription:
     dtype: str
     hardware: Settings
     software: Settings
+    concurrency: int | None = None
 
 
 class ArmSession(Protocol):

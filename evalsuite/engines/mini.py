@@ -189,6 +189,7 @@ class MiniEngine:
             self.dtype,
             {"device": kind, "name": name, "count": count},
             software,
+            self.settings["max_num_seqs"],
         )
 
     def close(self) -> None:
