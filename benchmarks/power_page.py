@@ -22,9 +22,9 @@ that a fault costs, in all five MTP arms or in one of them, where the run fails 
 
 ## Beside other rules
 
-1,319 items, accuracy 91 %, flip rate 2.7 %, a baseline of 3 accepted runs, {healthy:,} healthy runs.
-The fixed rules get the mean of the three runs as their reference, which is kinder than the single
-figure they store; the NeMo rules compare with the first run, as they do.
+1,319 items, accuracy 91 %, flip rate 2.7 %, a baseline of 3 accepted runs, {healthy:,} healthy
+runs. The fixed rules get the mean of the three runs as their reference, which is kinder than the
+single figure they store; the NeMo rules compare with the first run, as they do.
 
 {peers}
 
@@ -33,8 +33,8 @@ from run to run; what they miss is the share of their width that no noise asks f
 
 ## This gate, by flip rate
 
-{sets:,} healthy runs a row. *Verdict states*: the smallest detectable drop of one arm that a healthy
-run's verdict prints. *Margin shown*: healthy arms shown to have lost less than 1.5 points
+{sets:,} healthy runs a row. *Verdict states*: the smallest detectable drop of one arm that a
+healthy run's verdict prints. *Margin shown*: healthy arms shown to have lost less than 1.5 points
 (one-sided 95 %). *Margin shown wrongly*: arms with a true drop of 1.5 points for which that is
 claimed all the same (nominally 5 %). *NeMo GO*: healthy arms for which NeMo Evaluator's gate
 says GO.
