@@ -8,15 +8,18 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiny import TINY, prompt, request, tiny_model, tiny_session
 from truth import Observer, Reference, drain
 
+from evalsuite.mini.checkpoint import EMBEDDED, cast, load_checkpoint
 from evalsuite.mini.config import LINEAR, SPARSE
 from evalsuite.mini.forced import accept_counts, natural, per_request
 from evalsuite.mini.model.decoder import Model
 from evalsuite.mini.sequence import Sequence
+from evalsuite.mini.weights import fuse
 
 # The number of examples is multiplied by this for a longer search.
 SEARCH = int(os.environ.get("EVALSUITE_SEARCH", "1"))
@@ -131,3 +134,20 @@ def test_a_model_of_sparse_layers_alone() -> None:
     layers = {"layer_types": (SPARSE,) * 3, "num_hidden_layers": 3}
     watch = observer(tiny_model(3, **layers), 5)
     check_batch(watch, [Asked(n, n, 8, [0, 4, 2, 5]) for n in (1, 4, 15, 30, 33)])
+
+
+def test_the_trained_model_around_its_top_k() -> None:
+    checkpoint = load_checkpoint(EMBEDDED)
+    config = checkpoint.config
+    assert config.index_topk == 128
+    tensors = cast(checkpoint.tensors, config, torch.float32, torch.device("cpu"))
+    model = Model(config, fuse(tensors, config))
+    session = tiny_session(
+        model, k=3, max_num_seqs=5, max_num_batched_tokens=160, max_model_len=160
+    )
+    session.acceptance = accept_counts([1, 3, 0, 2])
+    watch = Observer(session, Reference(model, 3))
+    for length in (122, 127, 128, 129, 141):
+        session.scheduler.add(request(str(length), prompt(length, length), 6))
+    drain(watch)
+    assert watch.checked_states >= 10
