@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -14,6 +15,8 @@ from evalsuite.records import Record
 from evalsuite.storage import disk_error, encode, parse_lines
 
 LOCK_NAME = ".lock"
+# A program that a killed writer was just starting holds the lock until it runs.
+LOCK_PATIENCE_S = 0.5
 
 
 def recover_records(path: Path) -> list[Record]:
@@ -106,13 +109,22 @@ class RunLock:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = (folder / LOCK_NAME).open("a")
+        deadline = time.monotonic() + LOCK_PATIENCE_S
+        while not self._acquired():
+            if time.monotonic() >= deadline:
+                self._file.close()
+                raise UsageError("another process is writing to this run", file=folder)
+            time.sleep(0.02)
+
+    def _acquired(self) -> bool:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:
-            self._file.close()
             if problem.errno not in (errno.EAGAIN, errno.EACCES):
+                self._file.close()
                 raise
-            raise UsageError("another process is writing to this run", file=folder) from None
+            return False
+        return True
 
     def release(self) -> None:
         """Give the folder up."""

@@ -77,8 +77,8 @@ def execute(
     is written where the run cannot be started, RunIncomplete where it is interrupted.
     """
     engine.check([_request(entry, task, 0) for entry in items])
+    run = describe_run(suite, task, items, engine.describe())
     with writing(folder, mode):
-        run = describe_run(suite, task, items, engine.describe())
         admit(folder, run, mode)
         stop_rule = None if stop_rule_of is None else stop_rule_of(run, note=watcher.note)
         sessions = ArmSessions(engine, watcher.warming, watcher.note)
