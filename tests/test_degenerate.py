@@ -175,3 +175,12 @@ def test_distributions_show_what_no_single_answer_does() -> None:
     assert longer["length"] > 3 and longer["repetition"] > 3
     with pytest.raises(ValueError, match="pair"):
         compare(distribution(texts[1:]), twin)
+
+
+@pytest.mark.parametrize(
+    "text", ["A" * 200_000, "1" * 200_000, "a(" * 100_000, "x = " + "\n" * 90_000 + "b" * 110_000]
+)
+def test_text_without_any_space_takes_no_longer_than_other_text(text: str) -> None:
+    started = time.process_time()
+    find(AnswerView(text, finish_reason="length", prompt="How many?"))
+    assert time.process_time() - started < 10

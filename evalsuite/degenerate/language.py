@@ -26,10 +26,11 @@ _TOPIC = re.compile(
 )
 _QUOTED = re.compile(r"[\"'«„“‘「『][^\"'»“”’」』]{1,40}[\"'»”’」』]")
 _GLUED = re.compile(
-    r"[^\W\d_]{2,}\d+(?:[.,]\d+)*|\d[.,]{2}(?![.,\s])|,\d+,\d+\.|\.\d+\.\.|\d+[a-z]\.\d"
+    r"[^\W\d_]{2}\d+(?:[.,]\d+)*|\d[.,]{2}(?![.,\s])|,\d+,\d+\.|\.\d+\.\.|\d[a-z]\.\d"
 )
 _CODE = re.compile(
-    r"[={(;]\s*$|^\s*(?:def|import|for|print|assert|return|class)\b|\w+\(\w*\)|https?:|/\w+/", re.M
+    r"[={(;][ \t]*$|^[ \t]*(?:def|import|for|print|assert|return|class)\b|\w\(\w*\)|https?:|/\w+/",
+    re.M,
 )
 _ODD_RUN = re.compile(r"[{}\[\]|\\^~`@;<>$_]{2,}|[}\])],[{\[(]|[≡◣✗◆■◇▲►☐⊕∇∮§¶¤¬]")
 _LATEX = re.compile(r"\\[a-zA-Z(\[]|\$\$|```")
