@@ -19,6 +19,7 @@ from torch import Tensor
 from evalsuite.errors import UsageError
 from evalsuite.mini import captured, graphs, metadata, runner, speculate
 from evalsuite.mini.engine import Session
+from evalsuite.mini.forced import accept_none, natural
 from evalsuite.mini.model import (
     decoder,
     delta_rule,
@@ -212,3 +213,19 @@ def test_static_inputs_hold_nothing_of_the_last_step() -> None:
     for name, values in inputs._asdict().items():
         assert not torch.any(values[1:]), f"{name} of padded rows"
     session.scheduler.drop(added[2])
+
+
+def test_counts_of_captured_steps() -> None:
+    session = session_with_graphs(3)
+    add_all(session, 3, budget=3)
+    session.reset_counts()
+    session.acceptance = accept_none()
+    finish(session, [])
+    session.acceptance = natural(3)
+    counters = session.counters
+    # Of three tokens the prompt gave one; the budget leaves one draft, then none.
+    assert counters.steps_by_kind == {"verify:2": 1, "decode": 1}
+    assert counters.routes == {"verify:2": {"torch_gather"}, "decode": {"torch_gather"}}
+    assert (counters.drafts, counters.drafted_tokens) == (3, 3)
+    assert counters.accepted_per_position == [0]
+    assert counters.eager_decode_steps == 0

@@ -26,6 +26,9 @@ SEARCH = int(os.environ.get("EVALSUITE_SEARCH", "1"))
 # Around pools of 4, blocks of 16 and the tiny models' index_topk of 16.
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 14, 15, 16, 17, 19, 20, 21, 31, 32, 33, 36, 47, 48, 49)
 MODERATE = settings(deadline=None, derandomize=SEARCH == 1, suppress_health_check=list(HealthCheck))
+# Up to five requests: below the captured size of three, and split into three and two. The longest
+# prompt with the largest budget fills the length, and drafting goes beyond it.
+CAPTURED = {"graph": True, "graph_batches": (3,), "max_num_seqs": 5, "max_model_len": 58}
 # Fewer layers are captured sooner.
 SHORT = replace(
     TINY, num_hidden_layers=2, layer_types=(LINEAR, SPARSE), mlp_layer_types=("dense", "sparse")
@@ -97,7 +100,7 @@ def test_eager_steps(k: int, share: bool, scarce: bool, batch: list[Asked]) -> N
     [
         (0, {}),
         (1, {}),
-        (2, {"share_slots": False}),
+        (2, {"share_slots": False, "num_blocks": 10}),
         (3, {"fused_drafts": False}),
         (4, {"share_slots": False, "fused_drafts": False}),
         (5, {}),
@@ -105,11 +108,8 @@ def test_eager_steps(k: int, share: bool, scarce: bool, batch: list[Asked]) -> N
 )
 @settings(MODERATE, max_examples=4 * SEARCH)
 @given(batch=batches)
-def test_captured_steps(k: int, options: dict[str, bool], batch: list[Asked]) -> None:
-    # Up to five requests: below the captured size of three, and split into three and two.
-    watch = observer(
-        tiny_model(1, SHORT), k, **options, graph=True, graph_batches=(3,), max_num_seqs=5
-    )
+def test_captured_steps(k: int, options: dict[str, bool | int], batch: list[Asked]) -> None:
+    watch = observer(tiny_model(1, SHORT), k, **options, **CAPTURED)
     check_batch(watch, batch)
     assert watch.session.counters.eager_decode_steps == 0
 
@@ -117,8 +117,7 @@ def test_captured_steps(k: int, options: dict[str, bool], batch: list[Asked]) ->
 @pytest.mark.parametrize("graph", [False, True])
 @pytest.mark.parametrize("start", [17, 18, 19, 20])
 def test_rejection_at_every_position_and_alignment(graph: bool, start: int) -> None:
-    options = {"graph": True, "graph_batches": (3,)} if graph else {}
-    watch = observer(tiny_model(1, SHORT), 5, **options, max_num_seqs=5)
+    watch = observer(tiny_model(1, SHORT), 5, **(CAPTURED if graph else {"max_num_seqs": 5}))
     before = watch.checked_states
     check_batch(watch, [Asked(start, n, 7 + n, [n, 0, 5 - n]) for n in range(6)])
     assert watch.checked_states - before >= 12
