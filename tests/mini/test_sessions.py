@@ -213,7 +213,7 @@ def test_labels_of_a_broken_step_are_forgotten() -> None:
         mock.patch.object(session.runner, "run", side_effect=RuntimeError("lost")),
         pytest.raises(RuntimeError, match="lost"),
     ):
-        answers(session, questions())
+        answers(session, questions()[::-1])  # the long prompts' blocks are labelled first
     assert answers(session, questions()) == plain_answers()
 
 
