@@ -28,7 +28,7 @@ DEFAULT_CONCURRENCY = {"cpu": 16, "cuda": 128}
 DEFAULT_BUDGET = {"cpu": 512, "cuda": 8192}
 SESSION_OPTIONS = frozenset(
     {
-        *("max_num_batched_tokens", "max_model_len", "num_blocks", "num_snapshots"),
+        *("max_num_batched_tokens", "max_model_len", "num_blocks", "num_snapshots", "admit_batch"),
         *("prefix_caching", "share_slots", "fused_drafts", "graph_batches", "shuffle_seed"),
     }
 )
@@ -69,6 +69,8 @@ def open_engine(
         # Tracing a step takes seconds there, and a padded row little.
         few = (min(4, settings["max_num_seqs"]), settings["max_num_seqs"])
         settings.setdefault("graph_batches", tuple(sorted(set(few))))
+    else:
+        settings.setdefault("admit_batch", max(1, settings["max_num_seqs"] // 8))
     return MiniEngine(checkpoint, chosen, where, settings)
 
 

@@ -81,6 +81,7 @@ class Session:
             options.max_model_len,
             options.block_size,
             options.k,
+            options.admit_batch,
         )
         vocabulary = self.model.config.vocab_size
         self.scheduler = Scheduler(limits, self.pool, self.prefix, vocabulary)

@@ -14,8 +14,7 @@ MAX_DRAFTS = 5
 class SessionOptions:
     """All that shapes a session. Sizes in tokens, blocks or requests.
 
-    `num_blocks` None: enough for every request at its longest. `graph_batches` empty: a ladder up
-    to `max_num_seqs`. `shuffle_seed` hands freed blocks out in random order (tests).
+    `num_blocks` None: enough for every request at its longest. `graph_batches` empty: a ladder up to `max_num_seqs`. `shuffle_seed` hands freed blocks out in random order (tests).
     """
 
     k: int = 0
@@ -25,6 +24,7 @@ class SessionOptions:
     max_model_len: int = 1024
     block_size: int = 16
     num_blocks: int | None = None
+    admit_batch: int = 1
     num_snapshots: int = 256
     prefix_caching: bool = True
     graph_batches: tuple[int, ...] = ()
@@ -41,6 +41,8 @@ class SessionOptions:
             "max_model_len": self.max_model_len < 2 and "at least 2 is needed",
             "block_size": (self.block_size < kpool or self.block_size % CHUNK != 0)
             and f"{self.block_size} is not a multiple of {CHUNK}",
+            "admit_batch": not 1 <= self.admit_batch <= self.max_num_seqs
+            and f"{self.admit_batch} is not in 1 .. max_num_seqs",
             "num_blocks": self.num_blocks is not None
             and self.num_blocks < 2
             and "at least 2 are needed",

@@ -24,6 +24,9 @@ class Limits:
 
     Drafting writes up to k - 1 positions behind the newest token, which need blocks too: without
     them a draft row would read the reserved block in place of earlier drafts.
+
+    Waiting requests are admitted once `admit_batch` of them, or all that wait, have a slot: a
+    prefill chunk runs outside the captured steps, and a few long ones cost less than many short.
     """
 
     max_num_seqs: int
@@ -31,6 +34,7 @@ class Limits:
     max_model_len: int
     block_size: int
     k: int
+    admit_batch: int = 1
 
     def blocks_for(self, tokens: int) -> int:
         """Blocks of a request of `tokens` tokens with the drafts behind them."""
@@ -148,11 +152,17 @@ class Scheduler:
         chunks: list[tuple[Sequence, int]] = []
         for sequence in [s for s in self.running if not s.prefilled]:
             budget = self._chunk(sequence, budget, chunks)
-        while self.waiting and budget > 0 and len(self.running) < self.limits.max_num_seqs:
+        if self._free_slots < min(self.limits.admit_batch, len(self.waiting)):
+            return chunks
+        while self.waiting and budget > 0 and self._free_slots > 0:
             if not self._admit(self.waiting[0], budget):
                 break
             budget = self._chunk(self.running[-1], budget, chunks)
         return chunks
+
+    @property
+    def _free_slots(self) -> int:
+        return self.limits.max_num_seqs - len(self.running)
 
     def _admit(self, sequence: Sequence, budget: int) -> bool:
         """Move the first waiting sequence to the running ones, with blocks for all its tokens.

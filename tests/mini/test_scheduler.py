@@ -8,7 +8,9 @@ import random
 import pytest
 from modelfree import ModelFree
 
-from evalsuite.mini.sequence import Sequence
+from evalsuite.mini.blocks import BlockPool
+from evalsuite.mini.scheduler import Limits, Scheduler
+from evalsuite.mini.sequence import GenerationRequest, Sequence
 
 # 10,000 take about 45 seconds on one core.
 SCHEDULES = int(os.environ.get("EVALSUITE_SCHEDULES", "1000"))
@@ -173,3 +175,18 @@ def test_hits_are_counted_once_however_long_admission_waits() -> None:
     assert made.session.prefix is not None
     assert made.session.prefix.hit_tokens == 32
     assert made.session.prefix.queried_tokens == 33 + 63
+
+
+def test_waiting_requests_are_admitted_together() -> None:
+    """With admit_batch 3 no prefill starts for one or two free slots while more than that wait."""
+    limits = Limits(6, 1024, 64, 16, 0, admit_batch=3)
+    scheduler = Scheduler(limits, BlockPool(100), None, 512)
+    for number in range(10):
+        scheduler.add(GenerationRequest(str(number), (3, 4, 5), 8))
+    assert len(scheduler.plan().prefill) == 6
+    for sequence in list(scheduler.running):
+        sequence.computed, sequence.prefilled = len(sequence.tokens), True
+        sequence.tokens.append(9)
+    for expected in (0, 0, 3):
+        scheduler.finish(scheduler.running[0])
+        assert len(scheduler.plan().prefill) == expected
