@@ -14,7 +14,9 @@ MAX_DRAFTS = 5
 class SessionOptions:
     """All that shapes a session. Sizes in tokens, blocks or requests.
 
-    `num_blocks` None: enough for every request at its longest. `graph_batches` empty: a ladder up to `max_num_seqs`. `shuffle_seed` hands freed blocks out in random order (tests).
+    `num_blocks` None: enough for every request at its longest. `graph_batches` empty: a ladder up
+    to `max_num_seqs`. `admit_batch`: waiting requests that are admitted together. `shuffle_seed`
+    hands freed blocks out in random order (tests).
     """
 
     k: int = 0
