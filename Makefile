@@ -22,7 +22,7 @@ setup: ## create .venv and install (PYTHON=, TORCH_INDEX=)
 	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" scripts/setup.sh
 
 test: setup ## run the tests
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n auto --dist loadfile $(ARGS)
 
 check: setup ## lint, format, types
 	$(PY) -m ruff check .
