@@ -114,7 +114,7 @@ class ItemView {
     if (cells.some((cell) => cell === null)) return "One of the answers is missing.";
     if (found === null) return cells[0][0] === cells[1][0] ? "Both answers are the same." : "";
     if (!found.tokens) {
-      return `The texts part at word ${found.at}. Margin missing: no token ids for both.`;
+      return `The texts part at word ${found.at}. Margin missing: no token ids tell them apart.`;
     }
     const labels = this.sides.map((at) => this.data.series[at].label);
     const margins = found.margins.map((margin, side) =>

