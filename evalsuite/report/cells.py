@@ -46,8 +46,8 @@ COLUMNS: dict[str, str] = {
 
 
 def absent(reason: str, status: Status | None = None) -> Cell:
-    """Return a cell without a value and the reason."""
-    return Cell("missing", absent=reason, status=status)
+    """Return a cell without a value and the reason; it cannot show that a check passed."""
+    return Cell("missing", absent=reason, status=None if status == "pass" else status)
 
 
 def inapplicable(reason: str, status: Status | None = None) -> Cell:
@@ -58,6 +58,8 @@ def inapplicable(reason: str, status: Status | None = None) -> Cell:
 def unfinished(source: Source, arm: str) -> str | None:
     """Say that an arm was not run to its end, or None where it was."""
     view = source.view.arms[arm]
+    if not view.complete and any(f.status == "fail" for f in source.of("collapse", arm)):
+        return "the arm collapsed and was stopped"
     if not view.finished:
         return "the arm was not run to its end"
     return None if view.complete else "answers are missing"

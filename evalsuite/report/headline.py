@@ -10,7 +10,7 @@ from evalsuite.report.text import counted
 from evalsuite.verdict import Verdict
 
 # What a check says of its own matters before what follows from it.
-LEADING = ("completeness", "degeneration", "collapse", "route", "acceptance")
+LEADING = ("degeneration", "collapse", "completeness", "route", "acceptance")
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,12 @@ def _broken(verdict: Verdict, grave: list[Reason]) -> str:
     names = [reason.check for reason in grave]
     failed = list(dict.fromkeys(names))
     listed = failed[0] if len(failed) == 1 else f"{', '.join(failed[:-1])} and {failed[-1]}"
-    verb = "does" if len(failed) == 1 else "do"
     total = f"{len(failed)} of {counted(len(verdict.checks), 'check')}"
-    kind = "hold" if verdict.verdict == "fail" else "come to an end"
-    return f"{listed[0].upper()}{listed[1:]} {verb} not {kind} ({total})."
+    if verdict.verdict == "incomplete":
+        which = "check" if len(failed) == 1 else "checks"
+        return f"Undecided: the {which} {listed} could not be carried out ({total})."
+    verb = "does" if len(failed) == 1 else "do"
+    return f"{listed[0].upper()}{listed[1:]} {verb} not hold ({total})."
 
 
 def _by_weight(verdict: Verdict) -> list[str]:

@@ -87,7 +87,7 @@ def _flips(source: Source, arm: ArmFigures) -> Cell:
             return Cell(str(total), detail, source.status(arm.arm, "accuracy"), values=values)
     if source.verdict.baseline is None:
         return inapplicable("no baseline")
-    return absent("answers are missing")
+    return absent(unfinished(source, arm.arm) or "the baseline has no such arm")
 
 
 def _outcomes(source: Source, arm: ArmFigures) -> Cell:
@@ -124,7 +124,8 @@ def _wall(source: Source, arm: ArmFigures) -> Cell:
     if arm.ratio is None or arm.ratio_low is None or arm.ratio_high is None:
         if arm.ratio_to is None:
             return Cell("1 ×", f"the reference; {took}", status)
-        return absent(f"fewer than two blocks shared with {arm.ratio_to}: {took}", status)
+        told = unfinished(source, arm.arm) or f"fewer than two blocks shared with {arm.ratio_to}"
+        return absent(f"{told}; took {took}", status)
     detail = f"{arm.ratio_low:.2f} to {arm.ratio_high:.2f} of {arm.ratio_to}; {took}"
     return Cell(f"{arm.ratio:.2f} ×", detail, status, values=(("ratio", arm.ratio),))
 

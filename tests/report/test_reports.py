@@ -12,18 +12,21 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner
-from report_runs import Judged, with_baseline
+from report_runs import Judged, loops, with_baseline
 from run_factory import Factory, arms, change_json, change_records
 
 from evalsuite.cli import main
 from evalsuite.errors import DamagedRun, UsageError
 from evalsuite.judge import judge_run, read_verdict
+from evalsuite.launch import Launch
+from evalsuite.pipeline import run_and_judge
 from evalsuite.records import Run
 from evalsuite.report import write_reports
 from evalsuite.report.html import render_html
 from evalsuite.report.items import pack
 from evalsuite.report.provenance import reproduce
 from evalsuite.report.source import load_source
+from evalsuite.suite import Overrides
 
 FILES = ["junit.xml", "report.html", "report.md"]
 
@@ -210,6 +213,33 @@ def test_the_command_to_make_a_run_again_names_what_was_chosen(healthy: Judged) 
     embedded = msgspec.structs.replace(run, suite="glm53-mini", model="glm53_mini")
     assert "--model" not in reproduce(embedded)[0]
     assert "no ready suite" not in reproduce(embedded)[1]
+
+
+def test_a_run_writes_its_reports_and_says_what_is_missing_first(tmp_path: Path) -> None:
+    suite = tmp_path / "fake.yaml"
+    suite.write_text(
+        "name: fake\nengine: {kind: 'fake_engine:open_engine'}\ntask: gsm_mini\nlimit: 8\n"
+        "arms: [eager, graph]\n"
+    )
+    asked = Launch(str(suite), Overrides(), None, tmp_path / "run", "new")
+    assert run_and_judge(asked, baseline="auto", judged=True).exit_code == 3
+    assert sorted(path.name for path in (tmp_path / "run").iterdir() if path.name in FILES) == FILES
+    text = (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
+    assert text.startswith(
+        "## ❓ Incomplete: fake\n\nUndecided: the check baseline could not be carried out"
+    )
+    assert "evalsuite baseline accept RUN" in text
+
+
+def test_a_report_only_run_says_that_it_does_not_gate(tmp_path: Path) -> None:
+    factory = Factory.of(40, report_only=True)
+    folder = factory.make(tmp_path / "run")
+    change_records(folder, "mtp1", loops)
+    assert judge_run(folder, baseline="none").exit_code == 0
+    write_reports(folder)
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert '<span class="word" id="verdict">fail</span>' in page
+    assert "This suite is report-only and does not gate." in page
 
 
 def unpacked(data: str) -> dict:
