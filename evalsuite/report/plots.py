@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -70,7 +71,7 @@ def acceptance(source: Source, axes: Axes) -> str:
         mtp = source.view.mtp
         raise NotDrawn("no arm tells its accepted drafts" if mtp else "no arm speculates")
     deepest = max(arms, key=lambda arm: len(arm.acceptance or ()))
-    for colour, arm in zip(SERIES, arms, strict=False):
+    for colour, arm in zip(cycle(SERIES), arms, strict=False):
         rates = [100 * rate for rate in arm.acceptance or ()]
         axes.plot(range(1, len(rates) + 1), rates, "o-", ms=3.5, color=colour, label=arm.arm)
     stored = _stored_curve(source, deepest.arm)
@@ -147,7 +148,7 @@ def divergence(source: Source, axes: Axes) -> str:
     if not any((arm.divergence >= -1).any() for arm in others):
         raise NotDrawn("the records hold no token ids to compare")
     unknown = total = 0
-    for colour, arm in zip(SERIES, others, strict=False):
+    for colour, arm in zip(cycle(SERIES), others, strict=False):
         diverged = arm.divergence >= 0
         known = diverged & ~np.isnan(arm.margin)
         total += int(diverged.sum())
@@ -180,7 +181,7 @@ def history(source: Source, axes: Axes) -> str:
     runs = source.baseline.runs
     now = len(runs) + 1
     this = {arm.arm: arm.accuracy for arm in source.verdict.arms}
-    for colour, name in zip(SERIES, runs[0].arms, strict=False):
+    for colour, name in zip(cycle(SERIES), runs[0].arms, strict=False):
         values = [100 * run.arms[name].accuracy for run in runs]
         axes.plot(range(1, now), values, "o-", ms=3, color=colour, label=name)
         value = this.get(name)

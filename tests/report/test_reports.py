@@ -242,5 +242,21 @@ def test_a_report_only_run_says_that_it_does_not_gate(tmp_path: Path) -> None:
     assert "This suite is report-only and does not gate." in page
 
 
+def test_more_arms_than_colours_are_all_drawn(tmp_path: Path) -> None:
+    names = ("eager", "graph", "mtp1", "mtp2", "mtp3", "mtp4", "mtp5", "eager-mtp1", "graph-mtp1")
+    folder = Factory.of(20, arms=arms(*names)).make(tmp_path / "run")
+    judge_run(folder, baseline="none")
+    figure = r'<figure class="figure" id="([\w-]+)">(.*?)</figure>'
+    figures = dict(re.findall(figure, page_of(folder), flags=re.S))
+    for name in ("mtp5", "eager-mtp1", "graph-mtp1"):
+        assert f">{name}</text>" in figures["fig-acceptance"]
+        assert f">{name}</text>" in figures["fig-accuracy"]
+
+
+def page_of(folder: Path) -> str:
+    write_reports(folder)
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
 def unpacked(data: str) -> dict:
     return json.loads(gzip.decompress(base64.b64decode(data)))
