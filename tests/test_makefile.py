@@ -33,7 +33,7 @@ def commands(*words: str) -> list[str]:
         ("eval-mtp1", "run --limit 200 --arms eager,graph,mtp1"),
         ("eval-mtp5", "run --limit 200 --arms eager,graph,mtp5"),
         ("prove", "prove"),
-        ("test", "-m pytest"),
+        ("test", "-m pytest -n auto --dist loadfile"),
     ],
 )
 def test_a_target_sets_up_and_runs_its_command(target: str, expected: str) -> None:
