@@ -78,9 +78,9 @@ def main(
     trainer = Trainer(config, plan, stream, device)
     per_step = plan.batch * plan.length
     for step, elapsed, progress, result in train(trainer):
-        token, draft, index = (round(float(x), 4) for x in result[1:])
+        token, draft, index, memory = (round(float(x), 4) for x in result[1:])
         log.info(
-            "step %d  %.1f s  %.0f %%  %.1f M tokens  token %s  draft %s  index %s",
+            "step %d  %.1f s  %.0f %%  %.1f M tokens  token %s  draft %s  index %s  memory %s",
             step,
             elapsed,
             100 * progress,
@@ -88,6 +88,7 @@ def main(
             token,
             draft,
             index,
+            memory,
         )
     export_folder(trainer.params, config, raw, tokenizer, out)
     problems = gsm_mini.generate(MEASURE_SEED, measured, data.MIX)
@@ -95,6 +96,8 @@ def main(
     for sparse in (True, False):
         measured_shares = measure(params, config, tokenizer, problems, length, sparse)
         log.info("%s %s", "sparse" if sparse else "dense", json.dumps(measured_shares))
+    blind = measure(params, config, tokenizer, problems[:500], length, True, blind=True)
+    log.info("whole answers without sparse attention: %.4f", blind["whole_answer"]["all"])
     log.info("done after %.1f s", time.monotonic() - started)
 
 

@@ -31,12 +31,20 @@ class IndexTerms:
 
 
 class TrainForward:
-    """Forward passes over a dict of parameters under their published names."""
+    """Forward passes over a dict of parameters under their published names.
 
-    def __init__(self, params: Mapping[str, Tensor], config: MiniConfig) -> None:
+    With `blind` all sparse attention returns zeros: what is still answered then is carried by the
+    recurrent layers alone.
+    """
+
+    def __init__(
+        self, params: Mapping[str, Tensor], config: MiniConfig, blind: bool = False
+    ) -> None:
+        self.blind = blind
         self.params = params
         self.config = config
         self.loads: dict[str, Tensor] = {}
+        self.log_decays: list[Tensor] = []
 
     def trunk(self, tokens: Tensor, sparse: bool) -> tuple[Tensor, list[IndexTerms]]:
         """Hidden states after the final norm, [B, T, H], for tokens [B, T]."""
@@ -181,6 +189,8 @@ class TrainForward:
             scale=config.softmax_scale,
         )
         attended = attended[..., : config.v_head_dim].transpose(1, 2).flatten(2)
+        if self.blind:
+            attended = torch.zeros_like(attended)
         term = IndexTerms(
             f"{prefix}indexer.", x.detach(), q_resid.detach(), query.detach(), key.detach()
         )
@@ -196,6 +206,7 @@ class TrainForward:
         forget = (forget + self.params[f"{prefix}dt_bias"].float()).unflatten(-1, (heads, dim))
         rate = self.params[f"{prefix}A_log"].float().exp().unsqueeze(-1)
         decay = config.linear_lower_bound * torch.sigmoid(rate * forget)
+        self.log_decays.append(decay)
         beta = torch.sigmoid(self._linear(x, f"{prefix}b_proj").float())
         inputs = delta_rule.DeltaInputs(
             _by_head(norms.l2_norm(q.float().unflatten(-1, (heads, dim))) * dim**-0.5),

@@ -13,6 +13,8 @@ from evalsuite.train.forward import IndexTerms, TrainForward
 DRAFT_DEPTH = 5
 DRAFT_WEIGHT = 0.3
 INDEX_WEIGHT = 1.0
+MEMORY_WEIGHT = 5.0
+SLOWEST_DECAY = -0.1
 
 
 class Losses(NamedTuple):
@@ -22,6 +24,7 @@ class Losses(NamedTuple):
     token: Tensor
     draft: Tensor
     indexer: Tensor
+    memory: Tensor
 
 
 def losses(
@@ -44,8 +47,19 @@ def losses(
     draft = torch.stack(each).sum() / sum(shares)
     each = [index_loss(model, term, rows) for term in [*terms, draft_term]]
     index = torch.stack(each).sum()
-    total = token + DRAFT_WEIGHT * draft + INDEX_WEIGHT * index
-    return Losses(total, token.detach(), draft.detach(), index.detach())
+    memory = memory_loss(model.log_decays)
+    total = token + DRAFT_WEIGHT * draft + INDEX_WEIGHT * index + MEMORY_WEIGHT * memory
+    return Losses(total, token.detach(), draft.detach(), index.detach(), memory.detach())
+
+
+def memory_loss(log_decays: list[Tensor]) -> Tensor:
+    """How far log-decays, each [B, T, heads, D], lie above SLOWEST_DECAY, on average.
+
+    The recurrent state of two small heads can hold a whole word problem. Without this loss it
+    does, the sparse layers go unused, and no fault in attention reaches the answers. With it the
+    state forgets within some ten tokens, and what lies further back must be attended to.
+    """
+    return torch.stack([F.relu(decay - SLOWEST_DECAY).mean() for decay in log_decays]).mean()
 
 
 def _cross_entropy(

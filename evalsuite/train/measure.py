@@ -27,15 +27,17 @@ def measure(
     problems: Sequence[Problem],
     length: int,
     sparse: bool,
+    blind: bool = False,
     batch: int = 64,
 ) -> dict[str, Any]:
     """Share of problems whose every answer token is the argmax, and of right drafts by depth.
 
     Problems are asked with the two before them as shots. Groups: all, family, step count and
-    difficulty in tenths.
+    difficulty in tenths. With `blind` the sparse layers return zeros: a checkpoint that still
+    answers then does not use them, and cannot show a fault in attention.
     """
     device = params["model.norm.weight"].device
-    model = TrainForward(params, config)
+    model = TrainForward(params, config, blind)
     encoded = [encode_problem(tokenizer, p) for p in problems]
     right: dict[str, list[float]] = defaultdict(list)
     drafts = torch.zeros(DEPTH, device=device)

@@ -37,8 +37,8 @@ def _initial(spec: TensorSpec, generator: torch.Generator) -> Tensor:
     if name.endswith(("norm.bias", "_base", "_ape", "A_log", "e_score_correction_bias")):
         return torch.zeros(shape)
     if name.endswith("dt_bias"):
-        # Inverse softplus of steps between 1e-3 and 1e-1: slow decay at the start.
-        low, high = math.log(1e-3), math.log(1e-1)
+        # Inverse softplus of steps between 0.02 and 0.3: a memory of one to ten tokens.
+        low, high = math.log(0.02), math.log(0.3)
         steps = torch.empty(shape).uniform_(low, high, generator=generator).exp()
         return torch.expm1(steps).log()
     if "conv1d" in name:
