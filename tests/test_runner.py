@@ -335,7 +335,7 @@ def in_child(work: Callable[[], object]) -> int:
 
 
 def test_a_second_writer_is_refused_while_the_first_goes_on(run: Runner, tmp_path: Path) -> None:
-    child = in_child(lambda: run(tmp_path / "r", options={"delay_s": 0.02}))
+    child = in_child(lambda: run(tmp_path / "r", options={"delay_s": 0.1}))
     while not (tmp_path / "r" / "run.json").exists():
         time.sleep(0.005)
     for mode in ("new", "resume", "fresh"):
