@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from evalsuite.mini.batch import BlockTables, RowSpec, StaticInputs
-from evalsuite.mini.caches import Caches
+from evalsuite.mini.caches import Caches, SparseCache
 from evalsuite.mini.graphs import GraphSet
 from evalsuite.mini.metadata import decode_metadata
 from evalsuite.mini.model.decoder import Model, forward, logits
@@ -72,6 +72,12 @@ class CapturedSize:
             ints(self.batch, config.index_width),
         )
 
+    @property
+    def _mtp_cache(self) -> SparseCache:
+        if self.caches.mtp is None:
+            raise ValueError("drafting without an MTP cache")
+        return self.caches.mtp
+
     def capture(self, fused_drafts: bool) -> None:
         """Capture the target step and the drafts, in one graph (fused) or one per draft step."""
         self.graphs.capture(self._key("target"), self._target)
@@ -100,8 +106,6 @@ class CapturedSize:
 
     def _first_draft(self) -> DraftState:
         inputs, out, block = self.inputs.inputs, self.outputs, self.caches.shape.block_size
-        if self.caches.mtp is None:
-            raise ValueError("drafting without an MTP cache")
         meta = decode_metadata(inputs, block, self.model.config.index_kpool)
         start = torch.arange(self.batch, device=out.hidden.device) * (self.k + 1)
         # A padded request stays padded, and a real one has one row, through all later steps.
@@ -110,7 +114,7 @@ class CapturedSize:
             self.model,
             out.hidden,
             out.emitted.flatten(),
-            self.caches.mtp,
+            self._mtp_cache,
             block,
             meta,
             start + out.accepted,
@@ -118,11 +122,9 @@ class CapturedSize:
         )
 
     def _fused_drafts(self) -> Tensor:
-        if self.caches.mtp is None:
-            raise ValueError("drafting without an MTP cache")
         block = self.caches.shape.block_size
         drafts = draft_all(
-            self.model, self._first_draft(), self.caches.mtp, block, self.k, self.share_slots
+            self.model, self._first_draft(), self._mtp_cache, block, self.k, self.share_slots
         )
         return self.outputs.drafts.copy_(drafts)
 
@@ -131,13 +133,11 @@ class CapturedSize:
 
     def _next_draft_alone(self) -> Tensor:
         out = self.outputs
-        if self.caches.mtp is None:
-            raise ValueError("drafting without an MTP cache")
         state = DraftState(
             out.draft_hidden, out.draft_token, out.draft_slots, self.draft_inputs.inputs
         )
         block = self.caches.shape.block_size
-        return self._store(next_draft(self.model, state, self.caches.mtp, block, self.share_slots))
+        return self._store(next_draft(self.model, state, self._mtp_cache, block, self.share_slots))
 
     def _store(self, state: DraftState) -> Tensor:
         self.outputs.draft_hidden.copy_(state.hidden)
