@@ -58,11 +58,6 @@ def test_answers_need_the_recurrent_layers(
     assert right_answers(model, gsm_mini_task) <= ITEMS // 4
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="this checkpoint answers through its recurrent layers alone: the next one is trained "
-    "with evalsuite.train.loss.memory_loss, after which this must pass",
-)
 def test_answers_need_sparse_attention(model: Model, gsm_mini_task: HarnessTask) -> None:
     blind = Model(model.config, model.weights, attend=no_attention)
     assert right_answers(blind, gsm_mini_task) <= ITEMS // 4
