@@ -1,0 +1,243 @@
+"""Triton kernels of sparse MLA: attention over one range of columns, and the merge of ranges.
+
+One program takes a row, a block of its heads and a range of its columns. Scores and sums are
+float32 and in base 2; a masked key is never read and its weight is set, not multiplied, to 0.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+# Below every score, and finite: the difference of two of them is 0 and not NaN.
+NONE = tl.constexpr(-1.0e30)
+LN2 = tl.constexpr(0.6931471805599453)
+SCALE_TENSOR = tl.constexpr(1)
+SCALE_ROW = tl.constexpr(2)
+
+
+@triton.jit
+def _slots(indices, row, columns, end, topk, slots, empty):
+    """Slots of a row's columns as int64, and which of them are keys."""
+    found = tl.load(indices + row * topk + columns, mask=columns < end, other=-1).to(tl.int64)
+    return found, (found >= 0) & (found < slots) & (found != empty)
+
+
+@triton.jit
+def _shrink(largest):
+    """The power of two that brings `largest` under 2^10; 2^-10 for zeros.
+
+    FP8 keys are multiplied as float16, in which e4m3 is exact; a query of any size fits there
+    after division by this.
+    """
+    safe = tl.where(largest > 0, largest, 1.0)
+    return tl.exp2(tl.ceil(tl.log2(safe)) - 10.0)
+
+
+@triton.jit(do_not_specialize=["slots", "empty", "splits"])
+def partial_attention(
+    query, cache, indices, lengths, members, cache_scale,
+    out, lse, scale2, topk, slots, empty, columns_per_split, splits,
+    query_row, query_head, cache_row,
+    HEADS: tl.constexpr, HEADS_PER_ROW: tl.constexpr,
+    RANK: tl.constexpr, ROPE: tl.constexpr,
+    BLOCK_H: tl.constexpr, BLOCK_N: tl.constexpr,
+    HAS_LENGTHS: tl.constexpr, PACKED: tl.constexpr, SCALE: tl.constexpr,
+    HALF: tl.constexpr, UPCAST: tl.constexpr, SPLIT: tl.constexpr,
+):  # fmt: skip
+    """out [T, splits, HEADS, RANK] and lse [T, splits, HEADS] of each range of columns.
+
+    With SPLIT both are float32 and lse is in base 2; without it `splits` is 1 and they are the
+    result. With PACKED a row stands for HEADS / HEADS_PER_ROW rows that share one list, and bit r
+    of members [T, topk] tells whether row r of them has the key.
+    """
+    blocks: tl.constexpr = (HEADS + BLOCK_H - 1) // BLOCK_H
+    program = tl.program_id(0)
+    head = (program % blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
+    split = (program // blocks) % splits
+    row = (program // blocks // splits).to(tl.int64)
+    is_head = head < HEADS
+    columns = tl.arange(0, BLOCK_N)
+    rank = tl.arange(0, RANK)
+
+    begin = split * columns_per_split
+    end = tl.minimum(begin + columns_per_split, topk)
+    if HAS_LENGTHS:
+        end = tl.minimum(end, tl.load(lengths + row))
+    found, there = _slots(indices, row, begin + columns, end, topk, slots, empty)
+
+    base = query + row * query_row
+    latent_at = head[:, None] * query_head + rank[None, :]
+    q = tl.load(base + latent_at, mask=is_head[:, None], other=0.0)
+    factor = tl.full([BLOCK_H], 1.0, tl.float32) * scale2
+    if ROPE:
+        rope = RANK + tl.arange(0, ROPE)
+        rope_at = head[:, None] * query_head + rope[None, :]
+        q_rope = tl.load(base + rope_at, mask=is_head[:, None], other=0.0)
+    if HALF:
+        largest = tl.max(tl.abs(q.to(tl.float32)), 1)
+        if ROPE:
+            largest = tl.maximum(largest, tl.max(tl.abs(q_rope.to(tl.float32)), 1))
+        shrink = _shrink(largest)
+        factor = factor * shrink
+        q = (q.to(tl.float32) / shrink[:, None]).to(tl.float16)
+        if ROPE:
+            q_rope = (q_rope.to(tl.float32) / shrink[:, None]).to(tl.float16)
+    if UPCAST:
+        q = q.to(tl.float32)
+        if ROPE:
+            q_rope = q_rope.to(tl.float32)
+    if SCALE == SCALE_TENSOR:
+        factor = factor * tl.load(cache_scale)
+
+    top = tl.full([BLOCK_H], NONE, tl.float32)
+    total = tl.zeros([BLOCK_H], tl.float32)
+    acc = tl.zeros([BLOCK_H, RANK], tl.float32)
+    for start in range(begin, end, BLOCK_N):
+        # The next tile's slots are loaded one turn ahead, so that the gather that needs them can
+        # be issued at once.
+        ahead = start + BLOCK_N + columns
+        next_found, next_there = _slots(indices, row, ahead, end, topk, slots, empty)
+        keys_at = cache + found[:, None] * cache_row
+        k = tl.load(keys_at + rank[None, :], mask=there[:, None], other=0.0)
+        if HALF:
+            k = k.to(tl.float16)
+        if UPCAST:
+            k = k.to(tl.float32)
+        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        if ROPE:
+            k_rope = tl.load(keys_at + rope[None, :], mask=there[:, None], other=0.0)
+            if HALF:
+                k_rope = k_rope.to(tl.float16)
+            if UPCAST:
+                k_rope = k_rope.to(tl.float32)
+            scores = tl.dot(q_rope, tl.trans(k_rope), scores, input_precision="ieee")
+        scores = scores * factor[:, None]
+        mask = there[None, :]
+        if PACKED:
+            member = tl.load(members + row * topk + start + columns, mask=there, other=0)
+            mask = ((member[None, :] >> (head // HEADS_PER_ROW)[:, None]) & 1) != 0
+        if SCALE == SCALE_ROW:
+            # A key's scale goes into the exponent of its weight: a weight times a scale could
+            # leave float16's range, the weight that is largest after scaling is 1.
+            size = tl.load(cache_scale + found, mask=there, other=1.0)
+            log_size = tl.log2(tl.maximum(size, 1.0e-30))
+            scores = tl.where(mask, scores * size[None, :], NONE)
+            weighed = tl.where(mask, scores + log_size[None, :], NONE)
+            new_top = tl.maximum(top, tl.max(weighed, 1))
+            p = tl.where(mask, tl.exp2(weighed - new_top[:, None]), 0.0)
+            bare = tl.where(mask, tl.exp2(scores - new_top[:, None]), 0.0)
+        else:
+            scores = tl.where(mask, scores, NONE)
+            new_top = tl.maximum(top, tl.max(scores, 1))
+            p = tl.where(mask, tl.exp2(scores - new_top[:, None]), 0.0)
+            bare = p
+        shrunk = tl.exp2(top - new_top)
+        total = total * shrunk + tl.sum(bare, 1)
+        acc = tl.dot(p.to(k.dtype), k, acc * shrunk[:, None], input_precision="ieee")
+        top = new_top
+        found = next_found
+        there = next_there
+
+    if SCALE == SCALE_TENSOR:
+        acc = acc * tl.load(cache_scale)
+    empty_row = total == 0.0
+    acc = acc / tl.where(empty_row, 1.0, total)[:, None]
+    log = tl.where(empty_row, float("-inf"), top + tl.log2(tl.where(empty_row, 1.0, total)))
+    if not SPLIT:
+        log = log * LN2
+    at = (row * splits + split) * HEADS + head
+    tl.store(out + at[:, None] * RANK + rank[None, :], acc.to(out.dtype.element_ty),
+             mask=is_head[:, None])  # fmt: skip
+    tl.store(lse + at, log, mask=is_head)
+
+
+@triton.jit(do_not_specialize=["splits"])
+def merge_splits(
+    parts, part_lse, out, lse, splits,
+    HEADS: tl.constexpr, RANK: tl.constexpr, BLOCK_S: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Join parts [T, splits, HEADS, RANK] by their base-2 part_lse into out and natural lse.
+
+    At most BLOCK_S splits, whose values are read CHUNK at a time, always in the same order.
+    """
+    at = tl.program_id(0).to(tl.int64)
+    first = (at // HEADS) * splits * HEADS + at % HEADS
+    number = tl.arange(0, BLOCK_S)
+    logs = tl.load(part_lse + first + number * HEADS, mask=number < splits, other=float("-inf"))
+    # A NaN has to come through: max drops it, the sum below does not.
+    top = tl.max(logs, 0)
+    top = tl.where(top == float("-inf"), 0.0, top)
+    total = tl.sum(tl.exp2(logs - top), 0)
+    rank = tl.arange(0, RANK)
+    joined = tl.zeros([RANK], tl.float32)
+    for start in range(0, splits, CHUNK):
+        part = start + tl.arange(0, CHUNK)
+        offsets = first + part * HEADS
+        log = tl.load(part_lse + offsets, mask=part < splits, other=float("-inf"))
+        share = tl.exp2(log - top)
+        # What an empty split left in its part is not read.
+        mask = (part < splits) & (share != 0.0)
+        tile = tl.load(
+            parts + offsets[:, None] * RANK + rank[None, :], mask=mask[:, None], other=0.0
+        )
+        joined += tl.sum(tile * share[:, None], 0)
+    empty = total == 0.0
+    joined = joined / tl.where(empty, 1.0, total)
+    log = tl.where(empty, float("-inf"), (top + tl.log2(tl.where(empty, 1.0, total))) * LN2)
+    tl.store(out + at * RANK + rank, joined.to(out.dtype.element_ty))
+    tl.store(lse + at, log)
+
+
+SCALELESS = None
+
+
+def launch_partial(
+    case, query, cache, indices, lengths, members, factors,
+    parts, part_lse, scale2, empty, columns_per_split, splits,
+):  # fmt: skip
+    """Launch partial_attention for query [T, heads, D] and indices [T, topk]."""
+    blocks = triton.cdiv(case.heads, case.config.block_h)
+    unused = indices
+    partial_attention[(len(query) * blocks * splits,)](
+        query, cache, indices,
+        unused if lengths is None else lengths,
+        unused if members is None else members,
+        unused if factors is None else factors,
+        parts, part_lse, scale2, indices.shape[1], len(cache), empty, columns_per_split, splits,
+        query.stride(0), query.stride(1), cache.stride(0),
+        **constants(case, lengths is not None, factors is not None),
+        num_warps=case.config.num_warps, num_stages=case.config.num_stages,
+    )  # fmt: skip
+
+
+def constants(case, has_lengths, has_scale):
+    """The compile-time arguments of partial_attention for a case."""
+    fp8 = case.cache_dtype.startswith("fp8")
+    interpreted = case.architecture == "interpreter"
+    return {
+        "HEADS": case.heads,
+        "HEADS_PER_ROW": case.heads // case.packed_rows,
+        "RANK": case.kv_lora_rank,
+        "ROPE": case.rope_dim,
+        "BLOCK_H": case.config.block_h,
+        "BLOCK_N": case.config.block_n,
+        "HAS_LENGTHS": has_lengths,
+        "PACKED": case.packed_rows > 1,
+        "SCALE": (2 if case.cache_dtype == "fp8_e4m3_row" else 1) if has_scale else 0,
+        "HALF": fp8,
+        # The interpreter's bfloat16 products are wrong.
+        "UPCAST": interpreted,
+        "SPLIT": case.split,
+    }
+
+
+def launch_merge(parts, part_lse, out, lse):
+    """Launch merge_splits for parts [T, splits, heads, rank]."""
+    rows, splits, heads, rank = parts.shape
+    merge_splits[(rows * heads,)](
+        parts, part_lse, out, lse, splits,
+        HEADS=heads, RANK=rank, BLOCK_S=triton.next_power_of_2(splits), CHUNK=8, num_warps=4,
+    )  # fmt: skip
