@@ -4,12 +4,15 @@ One program takes a row, a block of its heads and a range of its columns. Scores
 float32 and in base 2; a masked key is never read and its weight is set, not multiplied, to 0.
 """
 
-# mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
+from torch import Tensor
+
+from sparse_mla.configs import Case
 
 # Below every score, and finite: the difference of two of them is 0 and not NaN.
 NONE = tl.constexpr(-1.0e30)
@@ -195,9 +198,20 @@ SCALELESS = None
 
 
 def launch_partial(
-    case, query, cache, indices, lengths, members, factors,
-    parts, part_lse, scale2, empty, columns_per_split, splits,
-):  # fmt: skip
+    case: Case,
+    query: Tensor,
+    cache: Tensor,
+    indices: Tensor,
+    lengths: Tensor | None,
+    members: Tensor | None,
+    factors: Tensor | None,
+    parts: Tensor,
+    part_lse: Tensor,
+    scale2: float,
+    empty: int,
+    columns_per_split: int,
+    splits: int,
+) -> None:
     """Launch partial_attention for query [T, heads, D] and indices [T, topk]."""
     blocks = triton.cdiv(case.heads, case.config.block_h)
     unused = indices
@@ -213,7 +227,7 @@ def launch_partial(
     )  # fmt: skip
 
 
-def constants(case, has_lengths, has_scale):
+def constants(case: Case, has_lengths: bool, has_scale: bool) -> dict[str, int | bool]:
     """The compile-time arguments of partial_attention for a case."""
     fp8 = case.cache_dtype.startswith("fp8")
     interpreted = case.architecture == "interpreter"
@@ -234,7 +248,7 @@ def constants(case, has_lengths, has_scale):
     }
 
 
-def launch_merge(parts, part_lse, out, lse):
+def launch_merge(parts: Tensor, part_lse: Tensor, out: Tensor, lse: Tensor) -> None:
     """Launch merge_splits for parts [T, splits, heads, rank]."""
     rows, splits, heads, rank = parts.shape
     merge_splits[(rows * heads,)](

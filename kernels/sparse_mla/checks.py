@@ -92,7 +92,7 @@ def _check_strides(query: Tensor, cache: Tensor, indices: Tensor, lengths: Tenso
 def report_indices(
     indices: Tensor, slots: int, lengths: Tensor | None = None, empty_index: int = -1
 ) -> None:
-    """Raise ValueError naming the first index that is neither a slot nor "no key" (-1, empty_index).
+    """Raise ValueError naming the first index that is neither a slot nor -1 nor `empty_index`.
 
     It waits for the device, so that it cannot be captured into a graph.
     """

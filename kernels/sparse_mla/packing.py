@@ -1,0 +1,120 @@
+"""Row packing: the verification rows of a request share one list of keys.
+
+Rows that follow each other in one request select mostly the same keys. For few heads a kernel's
+time goes into gathering keys, so gathering the union of a few rows' lists once, with a mask of
+which row has which key, is faster where the lists are alike. The result is the same attention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sparse_mla.portable import selected
+
+# Rows times heads that one program of the attention kernels takes.
+PACKED_HEADS = 64
+MOST_ROWS = 8
+# Below this many groups for each multiprocessor, rows apart keep more of the chip busy.
+LEAST_GROUPS = 0.75
+# The union must be at most this share of the lists laid end to end: it costs to build.
+MOST_UNION = 0.6
+# Larger than every slot, and what marks a free cell of the hash tables.
+FREE = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Groups of `rows` consecutive query rows with one list of keys each.
+
+    indices int32 [T / rows, rows * topk]: the union, in order of first appearance; counts int32
+    [T / rows]: its length; members int32 [T / rows, rows * topk]: bit r for row r of the group. A
+    slot that a row names twice stands twice. One packing serves every layer that shares the lists.
+    """
+
+    rows: int
+    indices: Tensor
+    members: Tensor
+    counts: Tensor
+    topk: int
+
+    def check(self, query: Tensor, indices: Tensor) -> None:
+        """Raise ValueError where this packing was not made for such a call."""
+        rows = len(self.indices) * self.rows
+        if len(query) != rows or indices.shape != (rows, self.topk):
+            raise ValueError(
+                f"packing of {rows} rows, top-{self.topk}, used for {len(query)} query rows and "
+                f"indices {tuple(indices.shape)}"
+            )
+
+
+def group_rows(width: int, heads: int) -> int:
+    """Rows of one group for requests of `width` rows: its largest divisor that fits a program."""
+    return max(
+        rows
+        for rows in range(1, min(width, MOST_ROWS) + 1)
+        if width % rows == 0 and (rows * heads <= PACKED_HEADS or rows == 1)
+    )
+
+
+def measure_overlap(indices: Tensor, rows: int, *, empty_index: int = -1) -> float:
+    """The union's size as a share of the lists laid end to end, over groups of `rows` rows.
+
+    1 / rows where all lists of a group are alike, 1 where none shares a key. indices int [T, topk].
+    It waits for the device: measure on a sample, outside of a captured step. Raises ValueError
+    where T is no multiple of `rows`.
+    """
+    _check_rows(indices, rows)
+    found = selected(indices, FREE, None, empty_index)
+    ordered = found.view(len(found) // rows, -1).sort(1).values
+    there = ordered >= 0
+    distinct = there.clone()
+    distinct[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
+    return float(distinct.sum() / there.sum().clamp(min=1))
+
+
+def worth_packing(union: float, rows: int, groups: int, processors: int) -> bool:
+    """Whether packing pays: `union` from measure_overlap, groups enough to fill the device."""
+    return rows > 1 and union <= MOST_UNION and groups >= LEAST_GROUPS * processors
+
+
+def pack_rows(
+    indices: Tensor,
+    rows: int,
+    slots: int,
+    *,
+    lengths: Tensor | None = None,
+    empty_index: int = -1,
+) -> Packing:
+    """The packing of indices int [T, topk] in groups of `rows` consecutive rows, on their device.
+
+    `slots` of the cache bounds what counts as a key, lengths int32 [T] as in sparse_mla. It does
+    not wait for the device, and the order of a union depends on the lists alone. Raises ValueError
+    where T is no multiple of `rows`, `rows` is not 1 .. 8 or slots do not fit int32.
+    """
+    _check_rows(indices, rows)
+    if slots >= FREE:
+        raise ValueError(f"{slots} slots do not fit the packing's int32")
+    from sparse_mla.packing_kernels import launch_packing
+
+    groups, topk = len(indices) // rows, indices.shape[1]
+    shape = (groups, rows * topk)
+    packing = Packing(
+        rows,
+        torch.empty(shape, dtype=torch.int32, device=indices.device),
+        torch.empty(shape, dtype=torch.int32, device=indices.device),
+        torch.zeros(groups, dtype=torch.int32, device=indices.device),
+        topk,
+    )
+    if groups and topk:
+        launch_packing(packing, indices, lengths, slots, empty_index)
+    return packing
+
+
+def _check_rows(indices: Tensor, rows: int) -> None:
+    if not 1 <= rows <= MOST_ROWS:
+        raise ValueError(f"rows {rows} of a group are not within 1 .. {MOST_ROWS}")
+    if len(indices) % rows:
+        raise ValueError(f"{len(indices)} rows do not divide into groups of {rows}")
