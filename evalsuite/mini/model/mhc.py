@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evalsuite.mini.config import MiniConfig
+from evalsuite.mini.model.norms import can_fuse
 
 
 class SiteWeights(NamedTuple):
@@ -32,8 +33,22 @@ class Mixing(NamedTuple):
 
 def collapse(streams: Tensor, site: SiteWeights, config: MiniConfig) -> tuple[Tensor, Mixing]:
     """Collapse streams [..., M, H] into the sublayer's input [..., H]."""
+    pre, mixing = _mixing(streams.flatten(-2), site, config)
+    return (pre.unsqueeze(-1) * streams).sum(-2).to(streams.dtype), mixing
+
+
+def _mixing(flat: Tensor, site: SiteWeights, config: MiniConfig) -> tuple[Tensor, Mixing]:
+    """Weights of the streams on the way in, [..., M], and the mixing behind the sublayer."""
     mult, eps = config.hc_mult, config.hc_eps
-    flat = streams.flatten(-2).float()
+    if can_fuse(flat):
+        from evalsuite.mini.model import fused
+
+        normed = fused.rms_norm(flat, None, config.rms_norm_eps, torch.float32)
+        mix = F.linear(normed, site.fn.float())
+        steps = config.hc_sinkhorn_iters
+        pre, post, comb = fused.mixing(mix, site.base, site.scale, mult, steps, eps)
+        return pre, Mixing(post, comb)
+    flat = flat.float()
     flat = flat * torch.rsqrt(flat.square().mean(-1, keepdim=True) + config.rms_norm_eps)
     mix = F.linear(flat, site.fn.float())
     pre_w, post_w, comb_w = mix.split([mult, mult, mult * mult], dim=-1)
@@ -42,8 +57,7 @@ def collapse(streams: Tensor, site: SiteWeights, config: MiniConfig) -> tuple[Te
     post = 2.0 * torch.sigmoid(post_w * site.scale[1] + post_b)
     logits = (comb_w * site.scale[2] + comb_b).unflatten(-1, (mult, mult))
     comb = sinkhorn(torch.softmax(logits, dim=-1) + eps, config.hc_sinkhorn_iters, eps)
-    collapsed = (pre.unsqueeze(-1) * streams).sum(-2).to(streams.dtype)
-    return collapsed, Mixing(post, comb)
+    return pre, Mixing(post, comb)
 
 
 def sinkhorn(matrix: Tensor, iterations: int, eps: float) -> Tensor:

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.util import find_spec
+
 import torch
 from torch import Tensor
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
+
+
+def can_fuse(x: Tensor) -> bool:
+    """Whether the Triton forms in `fused` stand in: on a GPU, and where no gradient is wanted."""
+    return x.is_cuda and not torch.is_grad_enabled() and _has_triton()
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -12,6 +25,10 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     The normalised value is rounded to `x.dtype` before the weight is applied, as in the
     published model. Shapes: x [..., D], weight [D]; returns [..., D] in x's type.
     """
+    if can_fuse(x):
+        from evalsuite.mini.model import fused
+
+        return fused.rms_norm(x, weight, eps, x.dtype)
     wide = x.float()
     scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
     return scaled.to(x.dtype) * weight
