@@ -1,0 +1,116 @@
+"""One attempt at one request over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import aiohttp
+import msgspec
+
+from evalsuite.client.assembly import Assembly
+from evalsuite.client.errors import BrokenOff, NoAnswer, ServerRefused, TryAgain
+from evalsuite.client.wire import Chunk, decode_chunk
+
+TRY_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+REFUSES_ALL = frozenset({401, 403, 404, 405, 501})
+SHOWN = 300
+END = b"[DONE]"
+# What aiohttp raises for a connection that cannot be made or does not hold.
+CONNECTION_FAULTS = (aiohttp.ClientError, ConnectionError, asyncio.TimeoutError)
+
+
+async def attempt(
+    session: aiohttp.ClientSession,
+    url: str,
+    body: bytes,
+    assembly: Assembly,
+    *,
+    stream: bool,
+    progress: Callable[[], None],
+) -> None:
+    """Send `body` to `url` and add to `assembly` what comes; `progress` is called as bytes come.
+
+    Raises TryAgain where nothing came yet and another attempt may help, BrokenOff where the
+    connection ended inside the answer, NoAnswer where this request cannot be answered, and
+    ServerRefused where no request will be.
+    """
+    received = False
+    try:
+        async with session.post(url, data=body) as response:
+            progress()
+            if response.status != 200:
+                await _refusal(response)
+            received = True
+            if stream:
+                await _streamed(response, assembly, progress)
+            else:
+                assembly.add(_decoded(await response.read()))
+                progress()
+    except CONNECTION_FAULTS as fault:
+        told = f"{type(fault).__name__}: {fault}" if str(fault) else type(fault).__name__
+        if assembly.started or (received and not stream):
+            told = f"the connection ended inside the answer: {told}"
+            raise BrokenOff("broken off", told) from None
+        raise TryAgain("connection", told) from None
+
+
+async def _refusal(response: aiohttp.ClientResponse) -> None:
+    status = response.status
+    told = f"HTTP {status}: {(await response.text(errors='replace')).strip()[:SHOWN]}"
+    if status in TRY_AGAIN:
+        raise TryAgain(str(status), told, _wait(response.headers.get("Retry-After")))
+    if status in REFUSES_ALL:
+        raise ServerRefused(told)
+    raise NoAnswer(str(status), told)
+
+
+def _wait(header: str | None) -> float | None:
+    try:
+        return None if header is None else min(max(float(header), 0.0), 60.0)
+    except ValueError:
+        return None
+
+
+async def _streamed(
+    response: aiohttp.ClientResponse, assembly: Assembly, progress: Callable[[], None]
+) -> None:
+    async for data in _events(response, progress):
+        if data == END:
+            return
+        assembly.add(_decoded(data))
+    if assembly.finish_reason is None:
+        if not assembly.started:
+            raise TryAgain("connection", "the stream ended before the answer began")
+        raise BrokenOff("broken off", "the stream ended inside the answer")
+
+
+async def _events(
+    response: aiohttp.ClientResponse, progress: Callable[[], None]
+) -> AsyncIterator[bytes]:
+    """Yield the data of each server-sent event, joined where it spans several lines."""
+    rest = b""
+    data: list[bytes] = []
+    async for block in response.content.iter_any():
+        progress()
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            line = line.rstrip(b"\r")
+            if line.startswith(b"data:"):
+                data.append(line[5:].strip())
+            elif not line and data:
+                yield b"\n".join(data)
+                data.clear()
+    if rest.startswith(b"data:"):
+        data.append(rest[5:].strip())
+    if data:
+        yield b"\n".join(data)
+
+
+def _decoded(data: bytes) -> Chunk:
+    try:
+        return decode_chunk(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        shown = data[:80].decode(errors="replace")
+        told = f"the server sent what cannot be read ({problem}): {shown!r}"
+        raise NoAnswer("not JSON", told) from None
