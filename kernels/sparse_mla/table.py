@@ -25,7 +25,7 @@ from sparse_mla.portable import gather_mla
 ENTRY_POINTS = "sparse_mla.kernels"
 NVIDIA = frozenset({"sm_90"})
 AMD = frozenset({"gfx942", "gfx950"})
-POWERS = frozenset(2**n for n in range(4, 10))
+POWERS = frozenset({16, 32, 64, 128, 256, 512})
 ANY_HEADS = range(1, 129)
 FP8 = frozenset({"fp8_e4m3", "fp8_e4m3_row"})
 
@@ -78,8 +78,8 @@ class Entry:
 
 
 def _load_ours(geometry: Geometry) -> SparseMla:
-    function: SparseMla = importlib.import_module("sparse_mla.attention").sparse_mla
-    return function
+    function = importlib.import_module("sparse_mla.attention").sparse_mla
+    return partial(function, kv_lora_rank=geometry.kv_lora_rank)
 
 
 def _without_triton() -> str | None:
