@@ -1,1 +1,1 @@
-"""How the embedded checkpoint was made: data, losses, loop, export. Needs one GPU."""
+"""How the embedded checkpoints were made: data, losses, loop, export. Needs one GPU."""

@@ -11,10 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from evalsuite.mini.config import MiniConfig
+from evalsuite.train.architecture import DRAFT_DEPTH, Architecture, Losses, TrainModel
 from evalsuite.train.data import Stream
-from evalsuite.train.forward import TrainForward
-from evalsuite.train.loss import DRAFT_DEPTH, Losses, losses
 from evalsuite.train.parameters import compute_copies, decays, initial_parameters
 
 log = logging.getLogger(__name__)
@@ -22,7 +20,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Plan:
-    """What decides a training run besides architecture and data."""
+    """What decides a training run besides architecture and data.
+
+    `rows` positions are drawn for the costly losses (None: as many as the architecture wants).
+    """
 
     seconds: float = 420.0
     max_steps: int = 100_000
@@ -33,7 +34,7 @@ class Plan:
     warmup_steps: int = 100
     decay_share: float = 0.4
     dense_share: float = 0.45
-    index_rows: int = 64
+    rows: int | None = None
     bias_speed: float = 1e-3
     seed: int = 1
     dtype: torch.dtype = torch.bfloat16
@@ -51,10 +52,10 @@ class Trainer:
     """Parameters, optimiser and the (captured) step."""
 
     def __init__(
-        self, config: MiniConfig, plan: Plan, stream: Stream, device: torch.device
+        self, architecture: Architecture, plan: Plan, stream: Stream, device: torch.device
     ) -> None:
-        self.config, self.plan, self.device = config, plan, device
-        self.params = initial_parameters(config, plan.seed, device)
+        self.architecture, self.plan, self.device = architecture, plan, device
+        self.params = initial_parameters(architecture.specs, plan.seed, device)
         self.tokens = torch.from_numpy(stream.tokens).to(device)
         self.weights = torch.from_numpy(stream.weights).to(device)
         width = plan.length + DRAFT_DEPTH + 1
@@ -64,7 +65,7 @@ class Trainer:
         self.batch = Batch(
             torch.zeros(plan.batch, width, dtype=torch.int32, device=device),
             torch.zeros(plan.batch, width, device=device),
-            torch.zeros(plan.index_rows, dtype=torch.int64, device=device),
+            torch.zeros(plan.rows or architecture.rows, dtype=torch.int64, device=device),
         )
         self.optimizer = self._optimizer()
         self.rate = self.optimizer.param_groups[0]["lr"]
@@ -93,7 +94,7 @@ class Trainer:
         at = self.starts[chosen][:, None] + torch.arange(width, device=self.device)
         self.batch.tokens.copy_(self.tokens[at])
         self.batch.weights.copy_(self.weights[at])
-        low = min(self.config.index_topk, self.plan.length // 2)
+        low = min(self.architecture.first_row, self.plan.length // 2)
         self.batch.rows.random_(low, self.plan.length, generator=self.generator)
 
     def set_rate(self, progress: float, step: int) -> None:
@@ -107,17 +108,18 @@ class Trainer:
         for group in self.optimizer.param_groups:
             for p in group["params"]:
                 p.grad = None
-        model = TrainForward(compute_copies(self.params, self.config, self.plan.dtype), self.config)
-        result = losses(model, *self.batch, sparse)
+        copies = compute_copies(self.params, self.architecture.specs, self.plan.dtype)
+        model = self.architecture.build(copies, False)
+        result = model.losses(*self.batch, sparse)
         result.total.backward()
         trained = [p for p in self.params.values() if p.grad is not None]
         torch.nn.utils.clip_grad_norm_(trained, 1.0, foreach=True)
         self.optimizer.step()
         self._balance(model)
-        return Losses(*(x.detach() for x in result))
+        return result.detached()
 
     @torch.no_grad()
-    def _balance(self, model: TrainForward) -> None:
+    def _balance(self, model: TrainModel) -> None:
         for prefix, load in model.loads.items():
             target = load.mean()
             self.params[f"{prefix}gate.e_score_correction_bias"].add_(
@@ -150,7 +152,8 @@ def train(trainer: Trainer) -> Iterator[tuple[int, float, float, Losses]]:
     """Run the plan; yields (step, seconds, progress, losses) every 100 steps and at the end."""
     plan, started, step, progress = trainer.plan, time.monotonic(), 0, 0.0
     trainer.set_rate(0.0, 0)
-    for sparse, until in ((False, plan.dense_share), (True, 1.0)):
+    selects = trainer.architecture.selects
+    for sparse, until in ((False, plan.dense_share), (True, 1.0)) if selects else ((False, 1.0),):
         run = trainer.captured(sparse)
         log.info(
             "captured the %s step after %.1f s",

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from evalsuite.train.architecture import DRAFT_DEPTH, DRAFT_WEIGHT, Losses
+from evalsuite.train.crossentropy import cross_entropy, depth_shares
 from evalsuite.train.forward import IndexTerms, TrainForward
 
-DRAFT_DEPTH = 5
-DRAFT_WEIGHT = 0.3
 INDEX_WEIGHT = 1.0
 MEMORY_WEIGHT = 5.0
 SLOWEST_DECAY = -0.1
-
-
-class Losses(NamedTuple):
-    """Scalars; `total` is what is minimised, the rest is for the log."""
-
-    total: Tensor
-    token: Tensor
-    draft: Tensor
-    indexer: Tensor
-    memory: Tensor
 
 
 def losses(
@@ -38,18 +26,16 @@ def losses(
     hidden, terms = model.trunk(tokens[:, :length], sparse)
     token = _cross_entropy(model, hidden, tokens, weights, 1)
     drafts, draft_term = model.draft(hidden, tokens, DRAFT_DEPTH, sparse)
-    # Deeper drafts count less: they are taken less often.
-    shares = [0.8**step for step in range(DRAFT_DEPTH)]
     each = [
         share * _cross_entropy(model, out, tokens, weights, step + 2)
-        for step, (out, share) in enumerate(zip(drafts, shares, strict=True))
+        for step, (out, share) in enumerate(zip(drafts, depth_shares(), strict=True))
     ]
-    draft = torch.stack(each).sum() / sum(shares)
+    draft = torch.stack(each).sum()
     each = [index_loss(model, term, rows) for term in [*terms, draft_term]]
     index = torch.stack(each).sum()
     memory = memory_loss(model.log_decays)
     total = token + DRAFT_WEIGHT * draft + INDEX_WEIGHT * index + MEMORY_WEIGHT * memory
-    return Losses(total, token.detach(), draft.detach(), index.detach(), memory.detach())
+    return Losses(total, token, draft, {"index": index, "memory": memory})
 
 
 def memory_loss(log_decays: list[Tensor]) -> Tensor:
@@ -66,11 +52,8 @@ def _cross_entropy(
     model: TrainForward, hidden: Tensor, tokens: Tensor, weights: Tensor, ahead: int
 ) -> Tensor:
     length = hidden.shape[1]
-    logits = model.logits(hidden).float().flatten(0, 1)
-    target = tokens[:, ahead : ahead + length].flatten().long()
-    weight = weights[:, ahead : ahead + length].flatten()
-    each = F.cross_entropy(logits, target, reduction="none")
-    return (each * weight).sum() / weight.sum()
+    window = slice(ahead, ahead + length)
+    return cross_entropy(model.logits(hidden), tokens[:, window], weights[:, window])
 
 
 def index_loss(model: TrainForward, term: IndexTerms, rows: Tensor) -> Tensor:

@@ -8,11 +8,9 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer
-from torch import Tensor
 
-from evalsuite.mini.config import MiniConfig
+from evalsuite.train.architecture import TrainModel
 from evalsuite.train.data import encode_problem
-from evalsuite.train.forward import TrainForward
 from gsm_mini import Problem
 
 SHOTS = 2
@@ -21,23 +19,19 @@ DEPTH = 5
 
 @torch.no_grad()
 def measure(
-    params: dict[str, Tensor],
-    config: MiniConfig,
+    model: TrainModel,
     tokenizer: Tokenizer,
     problems: Sequence[Problem],
     length: int,
     sparse: bool,
-    blind: bool = False,
+    device: torch.device,
     batch: int = 64,
 ) -> dict[str, Any]:
     """Share of problems whose every answer token is the argmax, and of right drafts by depth.
 
     Problems are asked with the two before them as shots. Groups: all, family, step count and
-    difficulty in tenths. With `blind` the sparse layers return zeros: a checkpoint that still
-    answers then does not use them, and cannot show a fault in attention.
+    difficulty in tenths.
     """
-    device = params["model.norm.weight"].device
-    model = TrainForward(params, config, blind)
     encoded = [encode_problem(tokenizer, p) for p in problems]
     right: dict[str, list[float]] = defaultdict(list)
     drafts = torch.zeros(DEPTH, device=device)
@@ -54,11 +48,11 @@ def measure(
             tokens[row, : len(ids)] = torch.tensor(ids)
             answer[row, len(shots) + len(prompt) : len(ids)] = True
         tokens, answer = tokens.to(device), answer.to(device)
-        hidden, _ = model.trunk(tokens[:, :length], sparse)
+        hidden = model.hidden_states(tokens[:, :length], sparse)
         good = model.logits(hidden).argmax(-1) == tokens[:, 1 : length + 1]
         scored = answer[:, 1 : length + 1]
         whole = (good | ~scored).all(-1).tolist()
-        outputs, _ = model.draft(hidden, tokens, DEPTH, sparse)
+        outputs = model.draft_states(hidden, tokens, DEPTH, sparse)
         alive = scored
         positions += scored.sum()
         for depth, out in enumerate(outputs):

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
-from evalsuite.mini.config import MiniConfig
-from evalsuite.mini.names import TensorSpec, tensor_specs
+from evalsuite.mini.names import TensorSpec
 
 
-def initial_parameters(config: MiniConfig, seed: int, device: torch.device) -> dict[str, Tensor]:
+def initial_parameters(
+    specs: Iterable[TensorSpec], seed: int, device: torch.device
+) -> dict[str, Tensor]:
     """Fresh float32 parameters under their published names."""
     generator = torch.Generator().manual_seed(seed)
     return {
         spec.name: _initial(spec, generator).to(device).requires_grad_(is_trained(spec.name))
-        for spec in tensor_specs(config)
+        for spec in specs
     }
 
 
@@ -54,8 +56,8 @@ def _initial(spec: TensorSpec, generator: torch.Generator) -> Tensor:
 
 
 def compute_copies(
-    params: dict[str, Tensor], config: MiniConfig, dtype: torch.dtype
+    params: dict[str, Tensor], specs: Iterable[TensorSpec], dtype: torch.dtype
 ) -> dict[str, Tensor]:
     """Parameters as the forward pass sees them: rounded to `dtype` where the file rounds them."""
-    keep = {spec.name for spec in tensor_specs(config) if spec.float32}
+    keep = {spec.name for spec in specs if spec.float32}
     return {name: p if name in keep else p.to(dtype) for name, p in params.items()}

@@ -22,10 +22,10 @@ from evalsuite.mini.model.decoder import logits
 from evalsuite.mini.model.mtp import mtp_layer
 from evalsuite.mini.names import tensor_specs
 from evalsuite.mini.speculate import first_draft, next_draft
-from evalsuite.train.__main__ import ARCHITECTURE
 from evalsuite.train.data import Stream, encode_problem, prompt_text, shard_problems
 from evalsuite.train.export import export_folder
 from evalsuite.train.forward import TrainForward
+from evalsuite.train.glm53 import FILE, architecture
 from evalsuite.train.loop import Plan, Trainer, train
 from evalsuite.train.loss import losses
 from evalsuite.train.parameters import initial_parameters
@@ -121,7 +121,7 @@ def driver_table(driver: RowDriver) -> Tensor:
 
 def test_a_gradient_reaches_every_trained_parameter() -> None:
     config = parse_config(raw_config("hybrid"), "test")
-    params = initial_parameters(config, 3, CPU)
+    params = initial_parameters(tensor_specs(config), 3, CPU)
     model = TrainForward(params, config)
     tokens = torch.randint(2, config.vocab_size, (2, 128 + DEPTH + 1))
     rows = torch.arange(64, 128)
@@ -148,17 +148,17 @@ def trained_run() -> tuple[Trainer, list[Any], dict[str, Any]]:
     """A few steps of a very small model on the CPU, dense first and sparse after."""
     torch.manual_seed(0)
     raw = raw_config("hybrid", vocab_size=258, index_topk=16, dtype="bfloat16")
-    config = parse_config(raw, "test")
+    glm53 = architecture(raw, "test")
     plan = Plan(
         seconds=1e9,
         max_steps=24,
         batch=4,
         length=64,
         warmup_steps=4,
-        index_rows=16,
+        rows=16,
         dtype=torch.float32,
     )
-    trainer = Trainer(config, plan, repeating_stream(config.vocab_size), CPU)
+    trainer = Trainer(glm53, plan, repeating_stream(raw["vocab_size"]), CPU)
     taken, plain = [], trainer.step
 
     def step(sparse: bool) -> Any:
@@ -194,10 +194,10 @@ def test_export_round_trips(
     trained_run: tuple[Trainer, list[Any], dict[str, Any]], tmp_path: Path
 ) -> None:
     trainer, _, raw = trained_run
-    export_folder(trainer.params, trainer.config, raw, byte_tokenizer(), tmp_path)
+    export_folder(trainer.params, trainer.architecture, raw, byte_tokenizer(), tmp_path)
     checkpoint = load_checkpoint(tmp_path)
-    assert checkpoint.config == trainer.config
-    for spec in tensor_specs(trainer.config):
+    assert checkpoint.config == trainer.architecture.config
+    for spec in trainer.architecture.specs:
         stored, trained = checkpoint.tensors[spec.name], trainer.params[spec.name].detach()
         assert stored.dtype == (torch.float32 if spec.float32 else torch.bfloat16)
         assert torch.equal(stored, trained.to(stored.dtype))
@@ -223,9 +223,7 @@ def test_training_problems_are_none_of_the_frozen_ones() -> None:
 
 
 def test_the_architecture_is_the_one_of_the_checkpoint() -> None:
-    assert json.loads(ARCHITECTURE.read_text()) == json.loads(
-        (EMBEDDED / "config.json").read_text()
-    )
+    assert json.loads(FILE.read_text()) == json.loads((EMBEDDED / "config.json").read_text())
 
 
 def test_a_config_that_cannot_be_trained_is_refused() -> None:
