@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MTP_TARGETS := eval-mtp1 eval-mtp2 eval-mtp3 eval-mtp4 eval-mtp5
-.PHONY: help setup test check eval eval-full eval-eager eval-graph $(MTP_TARGETS) prove bench report baseline
+.PHONY: help setup test check eval eval-full eval-eager eval-graph $(MTP_TARGETS) prove bench report baseline compile-gate
 
 PY := .venv/bin/python
 EVALSUITE := $(PY) -m evalsuite
@@ -23,6 +23,9 @@ setup: ## create .venv and install (PYTHON=, TORCH_INDEX=)
 
 test: setup ## run the tests
 	$(PY) -m pytest -n auto --dist loadfile $(ARGS)
+
+compile-gate: setup ## compile every kernel for sm_90, gfx942 and gfx950; no GPU needed
+	PYTHONPATH=kernels $(PY) -m sparse_mla.compile_gate $(ARGS)
 
 check: setup ## lint, format, types
 	$(PY) -m ruff check .

@@ -71,7 +71,7 @@ def write_union(
         first = tl.full([BLOCK], ROWS, tl.int32)
         own = tl.full([BLOCK], -1, tl.int32)
         for back in tl.static_range(ROWS):
-            other: tl.constexpr = ROWS - 1 - back
+            other = ROWS - 1 - back
             lowest = tl.load(table + (1 + other) * CELLS + cell, mask=there, other=EMPTY)
             has = lowest != EMPTY
             bits = tl.where(has, bits | (1 << other), bits)

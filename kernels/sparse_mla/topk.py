@@ -48,7 +48,6 @@ def select_kernel(
     if complete > K:
         bins = tl.arange(0, 256)
         for step in tl.static_range(4):
-            shift: tl.constexpr = 24 - 8 * step
             counts = tl.zeros([256], tl.int32)
             for start in range(0, complete, BLOCK):
                 at = start + lane
@@ -56,14 +55,14 @@ def select_kernel(
                 value = _unsigned(_ordered(score))
                 alive = at < complete
                 if step > 0:
-                    alive = alive & ((value >> (shift + 8)) == (least >> (shift + 8)))
-                digit = ((value >> shift) & 255).to(tl.int32)
+                    alive = alive & ((value >> (32 - 8 * step)) == (least >> (32 - 8 * step)))
+                digit = ((value >> (24 - 8 * step)) & 255).to(tl.int32)
                 counts += tl.histogram(digit, 256, mask=alive)
             above = tl.sum(counts) - tl.cumsum(counts)
             hit = (above < wanted) & (above + counts >= wanted)
-            digit = tl.sum(tl.where(hit, bins, 0))
+            chosen = tl.sum(tl.where(hit, bins, 0))
             wanted -= tl.sum(tl.where(hit, above, 0))
-            least = least | (digit.to(tl.uint32) << shift)
+            least = least | (chosen.to(tl.uint32) << (24 - 8 * step))
     taken = tl.full((), 0, tl.int32)
     ties = tl.full((), 0, tl.int32)
     for start in range(0, complete, BLOCK):
