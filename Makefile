@@ -12,7 +12,8 @@ ARGS ?=
 
 run_flags = $(if $(ENGINE),--engine "$(ENGINE)") $(if $(MODEL),--model "$(MODEL)") \
 	$(if $(TASK),--task "$(TASK)") $(if $(OUT),--out "$(OUT)") \
-	$(if $(BASELINE),--baseline "$(BASELINE)")
+	$(if $(BASELINE),--baseline "$(BASELINE)") $(foreach url,$(URL),--url "$(url)") \
+	$(if $(REFERENCES),--references)
 run = $(EVALSUITE) run $(if $(SUITE),"$(SUITE)") $(run_flags) --limit $(1) $(2) $(ARGS)
 
 help: ## list the targets
@@ -39,14 +40,14 @@ eval-full: setup ## the seven arms on all items
 	$(call run,all)
 
 eval-eager: setup ## the eager arm
-	$(call run,$(LIMIT),--arms eager)
+	$(call run,$(LIMIT),--arm eager)
 
 # eval-mtp1: ## to eval-mtp5: that MTP arm beside eager and graph
 eval-graph: setup ## the graph arm beside eager
-	$(call run,$(LIMIT),--arms eager$(comma)graph)
+	$(call run,$(LIMIT),--arm graph)
 
 $(MTP_TARGETS): eval-mtp%: setup
-	$(call run,$(LIMIT),--arms eager$(comma)graph$(comma)mtp$*)
+	$(call run,$(LIMIT),--arm mtp$*)
 
 prove: setup ## inject faults and show that each is caught
 	$(EVALSUITE) prove $(ARGS)
@@ -59,5 +60,3 @@ report: setup ## write the reports of RUN=
 
 baseline: setup ## accept RUN= as baseline, saying WHY=
 	$(EVALSUITE) baseline accept "$(RUN)" --why "$(WHY)" $(ARGS)
-
-comma := ,

@@ -20,8 +20,7 @@ import msgspec
 from evalsuite.compare import Comparison, compare_runs
 from evalsuite.errors import EXIT_PASS, RunIncomplete, UsageError
 from evalsuite.evidence import merge_evidence
-from evalsuite.harness import load_task
-from evalsuite.launch import default_folder
+from evalsuite.launch import default_folder, task_of
 from evalsuite.planning import choose_items
 from evalsuite.records import Evidence, Item, Record, Run
 from evalsuite.storage import (
@@ -59,7 +58,7 @@ def run_ab(
     out = out or Path(f"{default_folder(suite)}-ab")
     if out.exists() and any(out.iterdir()):
         raise UsageError("is not empty", file=out)
-    task = load_task(suite.task, shots=suite.shots, max_tokens=suite.max_tokens)
+    task = task_of(suite)
     chosen = [entry.item.item_id for entry in choose_items(task, suite.limit, items)]
     if not 1 <= slices <= len(chosen):
         raise UsageError(f"{len(chosen)} items cannot be cut into {slices}", field="slices")

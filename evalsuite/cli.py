@@ -68,6 +68,9 @@ def main() -> None:
 @click.option("--model", help="Another checkpoint than the suite's.")
 @click.option("--task", help="Another task than the suite's.")
 @click.option("--arms", help="Arms by name, with commas: eager,graph,mtp1 … mtp5, eager-mtp1 …")
+@click.option("--arm", help="That arm and those it is compared with; of served models it alone.")
+@click.option("--references", is_flag=True, help="With --arm: start servers to compare with too.")
+@click.option("--url", "urls", multiple=True, metavar="[ARM=]URL", help="A server that runs.")
 @click.option(
     "--limit", metavar="N|all", callback=_limit, help="Items, drawn by hash; `all` for every one."
 )
@@ -85,6 +88,9 @@ def run(
     model: str | None,
     task: str | None,
     arms: str | None,
+    arm: str | None,
+    references: bool,
+    urls: tuple[str, ...],
     limit: Limit | None,
     items: str | None,
     repeats: int | None,
@@ -103,6 +109,9 @@ def run(
         model=model,
         task=task,
         arms=None if arms is None else tuple(name.strip() for name in arms.split(",")),
+        arm=arm,
+        references=references,
+        urls=urls,
         limit=limit,
         repeats=repeats,
     )

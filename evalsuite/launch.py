@@ -12,7 +12,7 @@ from types import FrameType
 
 from evalsuite.engines.opening import open_engine
 from evalsuite.errors import UsageError
-from evalsuite.harness import load_task
+from evalsuite.harness import HarnessTask, load_task
 from evalsuite.paths import RUNS
 from evalsuite.planning import choose_items
 from evalsuite.progress import RunProgress
@@ -42,9 +42,9 @@ def launch(asked: Launch, suite: Suite, stop_rule_of: StopRuleOf | None = None) 
     if asked.mode == "resume" and asked.out is None:
         raise UsageError("--resume needs --out: which run to go on with", field="out")
     folder = asked.out if asked.out is not None else default_folder(suite)
-    task = load_task(suite.task, shots=suite.shots, max_tokens=suite.max_tokens)
+    task = task_of(suite)
     items = choose_items(task, suite.limit, asked.items)
-    engine = open_engine(suite.engine)
+    engine = open_engine(suite.engine_config())
     try:
         with _terminable(), RunProgress() as progress:
             return execute(
@@ -59,6 +59,17 @@ def launch(asked: Launch, suite: Suite, stop_rule_of: StopRuleOf | None = None) 
             )
     finally:
         engine.close()
+
+
+def task_of(suite: Suite) -> HarnessTask:
+    """Return a suite's task, asked as the suite asks it."""
+    return load_task(
+        suite.task,
+        shots=suite.shots,
+        max_tokens=suite.max_tokens,
+        stops=suite.stops,
+        chat=suite.chat,
+    )
 
 
 def default_folder(suite: Suite) -> Path:

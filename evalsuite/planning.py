@@ -140,7 +140,7 @@ def describe_run(
     suite: Suite, task: HarnessTask, items: Sequence[TaskItem], engine: EngineDescription
 ) -> Run:
     """Return what run.json says of the run to come."""
-    protocol = task.protocol(ASSESSMENT_VERSION)
+    protocol = task.protocol(ASSESSMENT_VERSION, engine.chat_template, suite.thinking)
     concurrency = engine.concurrency or suite.engine.concurrency
     return Run(
         schema=SCHEMA,

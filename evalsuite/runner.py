@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evalsuite.arms import Arm
-from evalsuite.engines.base import Answer, ArmSession, Engine, Request
+from evalsuite.engines.base import Answer, ArmSession, Engine, KeepsLogs, Request
 from evalsuite.errors import RunIncomplete
 from evalsuite.harness import HarnessTask, TaskItem
 from evalsuite.planning import Turn, block_count, describe_run, turns
@@ -80,6 +80,8 @@ def execute(
     run = describe_run(suite, task, items, engine.describe())
     with writing(folder, mode):
         admit(folder, run, mode)
+        if isinstance(engine, KeepsLogs):
+            engine.keep_logs(folder)
         stop_rule = None if stop_rule_of is None else stop_rule_of(run, note=watcher.note)
         sessions = ArmSessions(engine, watcher.warming, watcher.note)
         execution = _Execution(run, task, items, sessions, folder, watcher, stop_rule)
@@ -98,7 +100,11 @@ def execute(
 def _request(entry: TaskItem, task: HarnessTask, repeat: int) -> Request:
     generation = task.generation
     return Request(
-        f"{entry.item.item_id}/{repeat}", entry.prompt, generation.max_tokens, generation.stops
+        f"{entry.item.item_id}/{repeat}",
+        entry.prompt,
+        generation.max_tokens,
+        generation.stops,
+        messages=entry.messages,
     )
 
 

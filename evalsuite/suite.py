@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from evalsuite.arms import STANDARD_ARMS, Arm, parse_arms
+from evalsuite.arms import STANDARD_ARMS, Arm, parse_arm, parse_arms, reference_arms
 from evalsuite.errors import UsageError
 from evalsuite.paths import SUITES
-from evalsuite.records import Options
+from evalsuite.protocol import Chat, ThinkingModel
+from evalsuite.records import Options, Scalar
 from evalsuite.yamlfile import read_yaml
 
 DEFAULT_SUITE = "glm53-mini"
 ENGINE_KINDS = ("mini", "vllm", "sglang", "openai")
+# Engines whose arms are servers.
+SERVED = ("vllm", "sglang", "openai")
 
 _PLUGIN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -44,7 +48,8 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a suite file holds.
 
-    `shots` and `max_tokens` are the task's own where None; `limit` is a number of items, None for
+    `shots`, `max_tokens` and `stops` are the task's own where None; `chat` asks the questions as
+    chats, and `thinking` tells of a model that thinks first. `limit` is a number of items, None for
     all; `block_size` the items that one arm answers before the next arm's turn (None: chosen by
     concurrency). A report-only suite is judged and shown, and exits 0. `unavailable` names checks
     that this engine cannot feed.
@@ -55,6 +60,9 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     task: str
     shots: int | None = None
     max_tokens: int | None = None
+    stops: tuple[str, ...] | None = None
+    chat: Chat | None = None
+    thinking: ThinkingModel | None = None
     limit: int | None = None
     arms: tuple[str, ...] = tuple(arm.name for arm in STANDARD_ARMS)
     repeats: int = 1
@@ -70,6 +78,10 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             value = getattr(self, field)
             if value is not None and value < least:
                 raise ValueError(f"{field} must be at least {least}")
+        if self.stops is not None and not all(self.stops):
+            raise ValueError("stops must not be empty texts")
+        if (self.chat or self.thinking) and self.engine.kind not in SERVED:
+            raise ValueError(f"chat and thinking need an engine of {', '.join(SERVED)}")
         for field in ("name", "task"):
             value = getattr(self, field)
             if not value or value != value.strip() or "/" in value:
@@ -79,18 +91,32 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         except UsageError as problem:
             raise ValueError(f"arms: {problem.message}") from None
 
+    def engine_config(self) -> EngineConfig:
+        """Return what the engine is opened with: its own part, and how the model thinks."""
+        if self.thinking is None:
+            return self.engine
+        options: Options = {**self.engine.options, "thinking": msgspec.to_builtins(self.thinking)}
+        return msgspec.structs.replace(self.engine, options=options)
+
     def parsed_arms(self) -> tuple[Arm, ...]:
         """Return the arms in order."""
         return parse_arms(self.arms)
 
 
 class Overrides(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line sets beside the suite; None leaves the suite's value."""
+    """What the command line sets beside the suite; None leaves the suite's value.
+
+    `arm` asks for that arm and those that it is compared with; where arms are servers for that arm
+    alone, unless `references`. `urls` are addresses of running servers, `URL` or `ARM=URL`.
+    """
 
     engine: str | None = None
     model: str | None = None
     task: str | None = None
     arms: tuple[str, ...] | None = None
+    arm: str | None = None
+    references: bool = False
+    urls: tuple[str, ...] = ()
     limit: int | Literal["all"] | None = None
     repeats: int | None = None
 
@@ -124,6 +150,8 @@ def resolve_suite(name: str, overrides: Overrides) -> Suite:
     changes: dict[str, object] = {"engine": engine}
     if overrides.arms is not None:
         changes["arms"] = tuple(arm.name for arm in parse_arms(overrides.arms))
+    if overrides.arm is not None:
+        changes["arms"] = _with_references(overrides, engine)
     if overrides.limit is not None:
         changes["limit"] = None if overrides.limit == "all" else overrides.limit
     if overrides.repeats is not None:
@@ -132,6 +160,33 @@ def resolve_suite(name: str, overrides: Overrides) -> Suite:
         return msgspec.structs.replace(suite, **changes)
     except ValueError as problem:
         raise UsageError(str(problem)) from None
+
+
+def _with_references(overrides: Overrides, engine: EngineConfig) -> tuple[str, ...]:
+    if overrides.arms is not None:
+        raise UsageError("give either --arm or --arms", field="arm")
+    arm = parse_arm(str(overrides.arm))
+    if engine.kind in SERVED and not overrides.references:
+        # A server takes many GPUs and minutes to start: the baseline's answers are there already.
+        return (arm.name,)
+    return tuple(one.name for one in reference_arms(arm))
+
+
+def _addresses(urls: Sequence[str]) -> dict[str, Scalar | list[Scalar] | dict[str, Scalar]]:
+    """Return the options `url` and `urls` that `URL` and `ARM=URL` stand for."""
+    found: dict[str, Scalar | list[Scalar] | dict[str, Scalar]] = {}
+    by_arm: dict[str, Scalar] = {}
+    for one in urls:
+        name, equals, address = one.partition("=")
+        if equals and "/" not in name:
+            by_arm[parse_arm(name).name] = address
+        elif "url" in found:
+            raise UsageError("two URLs for the same arms; write ARM=URL", field="url")
+        else:
+            found["url"] = one
+    if by_arm:
+        found["urls"] = by_arm
+    return found
 
 
 def _other_task(suite: Suite, task: str) -> Suite:
@@ -150,6 +205,12 @@ def _engine(config: EngineConfig, overrides: Overrides) -> EngineConfig:
             config = EngineConfig(kind=overrides.engine)
         except ValueError as problem:
             raise UsageError(str(problem), field="engine") from None
+    if overrides.urls:
+        if config.kind not in SERVED:
+            raise UsageError(f"engine {config.kind} is no server", field="url")
+        kept = {k: v for k, v in config.options.items() if k not in ("url", "urls")}
+        options = {**kept, **_addresses(overrides.urls)}
+        config = msgspec.structs.replace(config, options=options)
     if overrides.model is not None:
         config = msgspec.structs.replace(config, model=overrides.model)
     return config

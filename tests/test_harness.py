@@ -13,7 +13,7 @@ from evalsuite.errors import RunIncomplete, UsageError
 from evalsuite.harness import HarnessTask, load_task
 from evalsuite.harness.library import read_generation
 from evalsuite.harness.model import engine_config, model_class
-from evalsuite.protocol import sha256_text
+from evalsuite.protocol import Chat, ThinkingModel, sha256_text
 from evalsuite.scoring import flexible_extract, strict_match
 from evalsuite.suite import EngineConfig
 
@@ -189,3 +189,41 @@ def _questions(count: int) -> list[str]:
     from fake_engine import answers_by_question
 
     return list(answers_by_question())[:count]
+
+
+def test_chats_hold_the_shots_as_turns_and_end_in_the_question() -> None:
+    task = load_task("gsm_mini", chat=Chat(system="Answer shortly."))
+    entry = task.items[0]
+    messages = entry.messages
+    assert messages is not None
+    assert [role for role, _ in messages] == [
+        "system", "user", "assistant", "user", "assistant", "user",
+    ]  # fmt: skip
+    assert messages[0][1] == "Answer shortly."
+    assert messages[-1][1] == f"Question: {entry.item.question}\nAnswer:"
+    assert "####" in messages[2][1] and not messages[2][1].startswith("Question")
+    assert json.loads(entry.prompt) == [list(turn) for turn in messages]
+    assert entry.item.question not in (task.fewshot_prefix or entry.item.question)
+
+
+def test_a_chat_in_one_turn() -> None:
+    task = load_task("gsm_mini", chat=Chat(turns=False))
+    messages = task.items[0].messages
+    assert messages is not None and [role for role, _ in messages] == ["user"]
+    assert messages[0][1].count("Question: ") == 3
+    assert (task.fewshot_prefix or "").count("Question: ") == 2
+
+
+def test_chats_are_another_protocol(gsm_mini_task: HarnessTask) -> None:
+    plain = gsm_mini_task.protocol("1", "the server's own")
+    assert plain.chat_template_sha256 is None
+    chat = load_task("gsm_mini", chat=Chat(), stops=("\n\n",))
+    protocol = chat.protocol("1", "a template", ThinkingModel(budget=9))
+    assert [line.split(":")[0] for line in protocol.differences(plain)] == [
+        "protocol.prefix_sha256",
+        "protocol.chat_template_sha256",
+        "protocol.stops",
+        "protocol.chat",
+        "protocol.thinking",
+    ]
+    assert chat.items[0].item == gsm_mini_task.items[0].item

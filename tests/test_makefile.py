@@ -28,10 +28,10 @@ def commands(*words: str) -> list[str]:
     [
         ("eval", "run --limit 200"),
         ("eval-full", "run --limit all"),
-        ("eval-eager", "run --limit 200 --arms eager"),
-        ("eval-graph", "run --limit 200 --arms eager,graph"),
-        ("eval-mtp1", "run --limit 200 --arms eager,graph,mtp1"),
-        ("eval-mtp5", "run --limit 200 --arms eager,graph,mtp5"),
+        ("eval-eager", "run --limit 200 --arm eager"),
+        ("eval-graph", "run --limit 200 --arm graph"),
+        ("eval-mtp1", "run --limit 200 --arm mtp1"),
+        ("eval-mtp5", "run --limit 200 --arm mtp5"),
         ("prove", "prove"),
         ("test", "-m pytest -n auto --dist loadfile"),
     ],
@@ -47,7 +47,11 @@ def test_variables_reach_the_command() -> None:
     command = commands("eval-eager", *words, "ARGS=--repeats 2")[1]
     assert command.endswith(
         'run "s" --engine "e" --model "m m" --task "gsm8k" --out "o" --baseline "b" '
-        "--limit all --arms eager --repeats 2"
+        "--limit all --arm eager --repeats 2"
+    )
+    served = commands("eval-mtp5", "URL=http://a:1 mtp5=http://b:2", "REFERENCES=1")[1]
+    assert served.endswith(
+        '--url "http://a:1" --url "mtp5=http://b:2" --references --limit 200 --arm mtp5'
     )
     accept = commands("baseline", "RUN=runs/x", "WHY=three clean runs")[1]
     assert accept.endswith('baseline accept "runs/x" --why "three clean runs"')

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalsuite.errors import DamagedRun
-from evalsuite.protocol import GREEDY, Protocol, Sampling
+from evalsuite.protocol import GREEDY, Chat, Protocol, Sampling, ThinkingModel
 from evalsuite.records import Evidence, Item, Record
 from evalsuite.storage import decode, encode, read_lines, write_lines, write_struct
 
@@ -178,7 +178,8 @@ def test_a_line_that_is_no_json_is_named(tmp_path: Path) -> None:
     ("field", "value"),
     [("task", "u"), ("task_version", "2"), ("num_fewshot", 3), ("prefix_sha256", "cd"),
      ("chat_template_sha256", "ef"), ("stops", ("Q:", "A:")), ("max_tokens", 8),
-     ("sampling", Sampling(0.5, 1.0, 0)), ("extractor", "2"), ("harness", "i")],
+     ("sampling", Sampling(0.5, 1.0, 0)), ("extractor", "2"), ("harness", "i"),
+     ("chat", Chat()), ("thinking", ThinkingModel(budget=0))],
 )  # fmt: skip
 def test_every_field_of_a_protocol_is_part_of_its_fingerprint(field: str, value: object) -> None:
     changed = a_protocol(**{field: value})
@@ -188,7 +189,23 @@ def test_every_field_of_a_protocol_is_part_of_its_fingerprint(field: str, value:
     ]
 
 
+def test_a_protocol_without_chat_keeps_the_fingerprint_that_baselines_have() -> None:
+    before = Protocol(
+        task="gsm_mini",
+        task_version="1.0",
+        num_fewshot=2,
+        prefix_sha256="4ef79763797c1d76339cc2dfca0b19a9a9c14ddcaddb1c32eb535d158a90ed78",
+        chat_template_sha256=None,
+        stops=("Question:", "</s>", "<|im_end|>"),
+        max_tokens=192,
+        sampling=GREEDY,
+        extractor="1.1",
+        harness="lm-eval 0.4.13",
+    )
+    assert before.fingerprint() == "a2dc75f722ce8c41"
+
+
 def test_all_fields_of_a_protocol_are_covered_by_the_test_above() -> None:
-    assert len(Protocol.__struct_fields__) == 10
+    assert len(Protocol.__struct_fields__) == 12
     assert a_protocol().fingerprint() == a_protocol().fingerprint()
     assert msgspec.structs.replace(a_protocol()) == a_protocol()

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from evalsuite.engines.serving.options import read_options
 from evalsuite.errors import UsageError
 from evalsuite.paths import SUITES
+from evalsuite.policy import policy_from
+from evalsuite.protocol import Chat
+from evalsuite.suite import SERVED as SERVED_KINDS
 from evalsuite.suite import EngineConfig, Overrides, load_suite, resolve_suite
 
 GOOD = """\
@@ -109,3 +113,53 @@ def test_another_task_takes_the_ready_suite_or_is_report_only(tmp_path: Path) ->
     assert (other.name, other.task, other.report_only) == ("mine-asdiv", "asdiv", True)
     same = resolve_suite(write(tmp_path, GOOD), Overrides(task="gsm_mini"))
     assert not same.report_only
+
+
+SERVED = GOOD.replace("kind: mini", "kind: vllm")
+
+
+def test_one_arm_brings_its_references_unless_arms_are_servers(tmp_path: Path) -> None:
+    one = Overrides(arm="mtp5")
+    assert resolve_suite("glm53-mini", one).arms == ("eager", "graph", "mtp5")
+    assert resolve_suite(write(tmp_path, SERVED), one).arms == ("mtp5",)
+    wished = Overrides(arm="mtp5", references=True)
+    assert resolve_suite(write(tmp_path, SERVED), wished).arms == ("eager", "graph", "mtp5")
+    with pytest.raises(UsageError, match="either --arm or --arms"):
+        resolve_suite("glm53-mini", Overrides(arm="mtp5", arms=("eager",)))
+
+
+def test_urls_become_options_of_a_served_engine(tmp_path: Path) -> None:
+    path = write(tmp_path, SERVED)
+    urls = ("http://a:1/v1?x=y", "mtp5=http://b:2")
+    options = resolve_suite(path, Overrides(urls=urls)).engine.options
+    assert options["url"] == "http://a:1/v1?x=y"
+    assert options["urls"] == {"mtp5": "http://b:2"}
+    with pytest.raises(UsageError, match="two URLs"):
+        resolve_suite(path, Overrides(urls=("http://a", "http://b")))
+    with pytest.raises(UsageError, match="'mtp9' drafts 9"):
+        resolve_suite(path, Overrides(urls=("mtp9=http://a",)))
+    with pytest.raises(UsageError, match="engine mini is no server"):
+        resolve_suite("glm53-mini", Overrides(urls=("http://a",)))
+
+
+def test_chat_thinking_and_stops(tmp_path: Path) -> None:
+    more = "chat: {turns: false}\nthinking: {budget: 100}\nstops: ['Q:']\n"
+    suite = load_suite(write(tmp_path, SERVED + more))
+    assert suite.chat == Chat(turns=False)
+    assert suite.stops == ("Q:",)
+    assert suite.engine_config().options["thinking"] == {
+        "budget": 100, "open": "<think>", "close": "</think>", "implied": False,
+    }  # fmt: skip
+    with pytest.raises(UsageError, match="need an engine of vllm"):
+        load_suite(write(tmp_path, GOOD + more))
+    with pytest.raises(UsageError, match="budget must be at least 0"):
+        load_suite(write(tmp_path, SERVED + more.replace("100", "-1")))
+
+
+@pytest.mark.parametrize("path", sorted(SUITES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_ready_suite_is_good_and_named_as_its_file(path: Path) -> None:
+    suite = load_suite(str(path))
+    assert suite.name == path.stem
+    if suite.engine.kind in SERVED_KINDS:
+        read_options(dict(suite.engine_config().options))
+    policy_from(suite.policy)

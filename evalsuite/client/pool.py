@@ -48,6 +48,7 @@ class Pool:
         self._last = time.monotonic()
         self._held: list[Reply] = []
         self._waiting: deque[Prompt] = deque()
+        self._identity: str | None = None
 
     async def ask(self, prompts: Sequence[Prompt]) -> None:
         """Answer every prompt once, calling `on_reply` as each is answered.
@@ -56,6 +57,7 @@ class Pool:
         `stall_s`; what was answered until then has been passed on.
         """
         self._waiting.extend(prompts)
+        self._identity = await self._who()
         self._progress()
         workers = min(self._settings.concurrency, len(prompts))
         tasks = [asyncio.create_task(self._work()) for _ in range(workers)]
@@ -161,11 +163,26 @@ class Pool:
                 url = settings.base_url + settings.health_path
                 limit = aiohttp.ClientTimeout(total=ALIVE_S)
                 async with self._session.get(url, timeout=limit):
-                    return
+                    break
             except (aiohttp.ClientError, ConnectionError, TimeoutError) as fault:
                 told = str(fault) or type(fault).__name__
                 await asyncio.sleep(0.25)
-        raise ServerLost(settings.scrub(f"the server is gone ({told}); before that: {why}"))
+        else:
+            raise ServerLost(settings.scrub(f"the server is gone ({told}); before that: {why}"))
+        if self._identity != await self._who():
+            raise ServerLost(settings.scrub(f"the server was started anew; before that: {why}"))
+
+    async def _who(self) -> str | None:
+        """Return what tells this server process from the next, where it can be told."""
+        settings = self._settings
+        if settings.identity is None:
+            return None
+        try:
+            limit = aiohttp.ClientTimeout(total=ALIVE_S)
+            async with self._session.get(f"{settings.base_url}/metrics", timeout=limit) as page:
+                return settings.identity(await page.text(errors="replace"))
+        except (aiohttp.ClientError, ConnectionError, TimeoutError):
+            return None
 
     def _failed(self, prompt: Prompt, begun: float, kind: str, told: str) -> Reply:
         self._counts.failures[kind] += 1

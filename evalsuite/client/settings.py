@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -35,6 +35,7 @@ class ClientSettings:
     with every token (None: none). A request ends after `request_timeout_s`; the whole client gives
     up when nothing at all came for `stall_s` seconds. Faults before a token came are tried again
     for `retry_s` seconds, the first time after `retry_wait_s`. `extra` joins every request's body.
+    `identity` reads from the page `/metrics` what tells one server process from the next.
     """
 
     base_url: str
@@ -54,6 +55,7 @@ class ClientSettings:
     thinking: Thinking | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     health_path: str | None = "/v1/models"
+    identity: Callable[[str], str | None] | None = None
     api_key: str | None = field(default=None, repr=False)
 
     def scrub(self, text: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from evalsuite.arms import Arm
 from evalsuite.records import Evidence, FinishReason, Settings
@@ -14,7 +15,8 @@ from evalsuite.records import Evidence, FinishReason, Settings
 class Request:
     """One prompt to complete greedily within `max_tokens`, up to the first of `stop`.
 
-    `prompt_ids` are the prompt's token ids where the caller has them already.
+    `prompt_ids` are the prompt's token ids where the caller has them already. `messages` are the
+    turns of a chat as (role, content); `prompt` is then their JSON.
     """
 
     request_id: str
@@ -22,6 +24,7 @@ class Request:
     max_tokens: int
     stop: tuple[str, ...]
     prompt_ids: tuple[int, ...] | None = None
+    messages: tuple[tuple[str, str], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,8 @@ class EngineDescription:
 
     `model_hash` is a hash over the weights and the tokenizer. `hardware` has `device` (cpu, cuda,
     rocm), `name` and `count` and nothing that changes between two runs on one machine; `software`
-    has versions by name. `concurrency` is the number of requests at once, where the engine knows.
+    has versions by name. `concurrency` is the number of requests at once, where the engine knows,
+    and `chat_template` the template that chats go through.
     """
 
     name: str
@@ -65,6 +69,7 @@ class EngineDescription:
     hardware: Settings
     software: Settings
     concurrency: int | None = None
+    chat_template: str | None = None
 
 
 class ArmSession(Protocol):
@@ -105,3 +110,11 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Free what the engine holds."""
+
+
+@runtime_checkable
+class KeepsLogs(Protocol):
+    """An engine that has logs of its own to write."""
+
+    def keep_logs(self, folder: Path) -> None:
+        """Append to `<arm>/engine.log` in the run's `folder` from now on."""

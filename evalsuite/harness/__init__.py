@@ -3,6 +3,7 @@
 lm-eval takes seconds to import, so it is imported inside the functions that need it.
 """
 
-from evalsuite.harness.task import HarnessTask, Readings, TaskItem, item_id, load_task, select
+from evalsuite.harness.loading import load_task
+from evalsuite.harness.task import HarnessTask, Readings, TaskItem, drawn, item_id, select
 
-__all__ = ["HarnessTask", "Readings", "TaskItem", "item_id", "load_task", "select"]
+__all__ = ["HarnessTask", "Readings", "TaskItem", "drawn", "item_id", "load_task", "select"]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalsuite.harness.library import make_ready
+from evalsuite.harness.loading import own_tasks
 from evalsuite.harness.model import MODEL_NAME, model_class
-from evalsuite.harness.task import own_tasks
 from evalsuite.paths import TASKS
 
 

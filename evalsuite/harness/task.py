@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from evalsuite.errors import UsageError
+from evalsuite.harness.chat import Messages, chat_arguments, prefix_of, read_messages
 from evalsuite.harness.library import (
     Generation,
     library_version,
-    make_ready,
-    quiet,
     read_generation,
 )
-from evalsuite.paths import TASKS
-from evalsuite.protocol import GREEDY, Protocol, sha256_text
+from evalsuite.protocol import GREEDY, Chat, Protocol, ThinkingModel, sha256_text
 from evalsuite.records import Item
 
 INVALID = "[invalid]"
@@ -28,10 +26,11 @@ METRIC = "exact_match"
 
 
 class TaskItem(NamedTuple):
-    """One item with the whole prompt that asks for it."""
+    """One item with the whole prompt that asks for it: a text, or the JSON of `messages`."""
 
     item: Item
     prompt: str
+    messages: Messages | None = None
 
 
 class Readings(NamedTuple):
@@ -58,19 +57,33 @@ def select(items: Sequence[TaskItem], limit: int | None) -> tuple[TaskItem, ...]
         return tuple(items)
     if limit > len(items):
         raise UsageError(f"{limit} items asked for, the task has {len(items)}", field="limit")
-    drawn = sorted(items, key=lambda entry: _draw(entry.item.item_id))[:limit]
-    chosen = {entry.item.item_id for entry in drawn}
+    chosen = {entry.item.item_id for entry in drawn(items)[:limit]}
     return tuple(entry for entry in items if entry.item.item_id in chosen)
+
+
+def drawn(items: Sequence[TaskItem]) -> list[TaskItem]:
+    """Return all items in the order in which they are drawn."""
+    return sorted(items, key=lambda entry: _draw(entry.item.item_id))
 
 
 class HarnessTask:
     """A generation task of lm-eval, loaded, with the prompts of all its items built."""
 
-    def __init__(self, name: str, task: Any, max_tokens: int | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        task: Any,
+        max_tokens: int | None,
+        stops: tuple[str, ...] | None = None,
+        chat: Chat | None = None,
+    ) -> None:
         self.name = name
+        self.chat = chat
         self._task = task
         generation = read_generation(task.config.generation_kwargs or {}, name)
-        self.generation = Generation(generation.stops, max_tokens or generation.max_tokens)
+        self.generation = Generation(
+            generation.stops if stops is None else stops, max_tokens or generation.max_tokens
+        )
         self.num_fewshot = int(task.config.num_fewshot or 0)
         self._docs: dict[str, dict[str, Any]] = {}
         self._targets: dict[str, str] = {}
@@ -82,8 +95,17 @@ class HarnessTask:
         first = self._prefixes[0]
         return first if all(prefix == first for prefix in self._prefixes) else None
 
-    def protocol(self, extractor: str, chat_template: str | None = None) -> Protocol:
-        """Return the protocol under which answers of this task are scored."""
+    def protocol(
+        self,
+        extractor: str,
+        chat_template: str | None = None,
+        thinking: ThinkingModel | None = None,
+    ) -> Protocol:
+        """Return the protocol under which answers of this task are scored.
+
+        `chat_template` is what the chats go through; it counts where there are chats.
+        """
+        template = chat_template if self.chat is not None else None
         shared = self.fewshot_prefix
         prefix = "\0".join(self._prefixes) if shared is None else shared
         metadata = self._task.config.metadata or {}
@@ -92,12 +114,14 @@ class HarnessTask:
             task_version=str(metadata.get("version", "")),
             num_fewshot=self.num_fewshot,
             prefix_sha256=sha256_text(prefix),
-            chat_template_sha256=None if chat_template is None else sha256_text(chat_template),
+            chat_template_sha256=None if template is None else sha256_text(template),
             stops=self.generation.stops,
             max_tokens=self.generation.max_tokens,
             sampling=GREEDY,
             extractor=extractor,
             harness=f"lm-eval {library_version()}",
+            chat=self.chat,
+            thinking=thinking,
         )
 
     def read(self, item: str, text: str) -> Readings:
@@ -137,14 +161,16 @@ class HarnessTask:
     def _build(self) -> tuple[tuple[TaskItem, ...], tuple[str, ...]]:
         # lm-eval draws a progress bar here; building takes a second at most.
         with contextlib.redirect_stderr(io.StringIO()):
-            self._task.build_all_requests()
+            self._task.build_all_requests(**chat_arguments(self.chat))
         items: list[TaskItem] = []
         prefixes: list[str] = []
         for instance in self._task.instances:
             doc = dict(instance.doc)
             prompt = str(instance.args[0])
             bare = str(self._task.fewshot_context(instance.doc, 0))
-            if not prompt.endswith(bare):
+            messages = None if self.chat is None else read_messages(prompt)
+            prefix = prefix_of(prompt, messages, bare)
+            if prefix is None:
                 raise UsageError(f"task {self.name} puts shots after the question", field="task")
             target = self._task.doc_to_target(doc)
             item = self._item(doc, target)
@@ -154,57 +180,14 @@ class HarnessTask:
                 )
             self._docs[item.item_id] = doc
             self._targets[item.item_id] = str(target)
-            items.append(TaskItem(item, prompt))
-            prefixes.append(prompt[: len(prompt) - len(bare)])
+            items.append(TaskItem(item, prompt, messages))
+            prefixes.append(prefix)
         return tuple(items), tuple(prefixes)
 
     def _item(self, doc: dict[str, Any], target: object) -> Item:
         question = str(doc["question"] if "question" in doc else self._task.doc_to_text(doc))
         gold = _gold(target)
         return Item(item_id=item_id(question, gold), question=question, gold=gold)
-
-
-def load_task(name: str, *, shots: int | None = None, max_tokens: int | None = None) -> HarnessTask:
-    """Load a task by name, this project's own first, then lm-eval's.
-
-    `shots` and `max_tokens` override the task's. Raises UsageError for an unknown task, one that is
-    not about generating text, or data that cannot be read.
-    """
-    make_ready()
-    quiet()
-    task = _find(name)
-    if task.get_config("output_type") != "generate_until":
-        kind = task.get_config("output_type")
-        raise UsageError(f"task {name} is of type {kind}; only generation can be run", field="task")
-    if METRIC not in task._metric_fn_list:
-        raise UsageError(f"task {name} is not scored by {METRIC}", field="task")
-    if shots is not None:
-        task.set_config(key="num_fewshot", value=shots)
-    from lm_eval.defaults import DEFAULT_OTHER_SEED
-
-    task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
-    return HarnessTask(name, task, max_tokens)
-
-
-def own_tasks() -> frozenset[str]:
-    """Return the names of the tasks in this project's `tasks/`."""
-    from lm_eval.tasks import TaskManager
-
-    return frozenset(TaskManager(include_path=str(TASKS), include_defaults=False).all_tasks)
-
-
-def _find(name: str) -> Any:
-    from lm_eval.tasks import TaskManager
-
-    # lm-eval's own index takes many seconds to build; most runs do without it.
-    own = name in own_tasks()
-    manager = TaskManager(include_path=str(TASKS), include_defaults=not own)
-    if name not in manager.all_subtasks:
-        raise UsageError(f"no task {name!r}", field="task")
-    try:
-        return manager.load(name)["tasks"][name]
-    except (OSError, ConnectionError) as problem:
-        raise UsageError(f"the data of task {name} cannot be loaded: {problem}") from None
 
 
 def _gold(target: object) -> str | None:

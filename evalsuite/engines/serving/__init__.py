@@ -1,0 +1,1 @@
+"""What the engines share that answer over HTTP: options, processes, sessions."""
