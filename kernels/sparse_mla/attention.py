@@ -155,17 +155,22 @@ def _launch(
     out: Tensor,
     lse: Tensor,
 ) -> None:
-    from sparse_mla import attention_kernels as kernels
-
     case, query = problem.case, problem.query
     parts, part_lse = out, lse
     if case.split:
         parts, part_lse = empty_parts(
             len(query), problem.splits, case.heads, case.kv_lora_rank, query
         )
-    kernels.launch_partial(
-        case, query, cache, problem.indices, problem.lengths, problem.members, cache_scale,
-        parts, part_lse, scale * LOG2E, empty_index, problem.columns_per_split, problem.splits,
-    )  # fmt: skip
+    tensors = (query, cache, problem.indices, problem.lengths, problem.members)
+    where = (parts, part_lse, scale * LOG2E, empty_index, problem.columns_per_split, problem.splits)
+    # Here and not above: this module is imported where Triton is not installed.
+    from sparse_mla import attention_kernels
+
+    if case.config.kernel == "gluon":
+        from sparse_mla import gluon_kernels
+
+        gluon_kernels.launch_hopper(case, *tensors, *where)
+    else:
+        attention_kernels.launch_partial(case, *tensors, cache_scale, *where)
     if case.split:
-        kernels.launch_merge(parts, part_lse, out, lse)
+        attention_kernels.launch_merge(parts, part_lse, out, lse)

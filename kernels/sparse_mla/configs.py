@@ -52,6 +52,7 @@ class Case:
 
 WIDE = Config(64, 64, 8, 2)
 NARROW = Config(16, 64, 4, 2, resident=1)
+GLUON = Config(64, 64, 4, 2, kernel="gluon")
 # sm_90, by width of the head block and whether the cache is FP8.
 HOPPER = {
     (64, False): WIDE,
