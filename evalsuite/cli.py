@@ -75,6 +75,7 @@ def main() -> None:
     "--limit", metavar="N|all", callback=_limit, help="Items, drawn by hash; `all` for every one."
 )
 @click.option("--items", metavar="FILE|flips:RUN", help="Item ids, or where a run's arms disagree.")
+@click.option("--shard", metavar="I/N", help="Part I of N of the items; `merge` joins the parts.")
 @click.option("--repeats", type=click.IntRange(min=1), help="How often each item is asked.")
 @click.option("--out", type=PATH, help="The run folder; runs/<time>-<suite> by default.")
 @click.option("--resume", "mode", flag_value="resume", help="Go on with the run in --out.")
@@ -93,6 +94,7 @@ def run(
     urls: tuple[str, ...],
     limit: Limit | None,
     items: str | None,
+    shard: str | None,
     repeats: int | None,
     out: Path | None,
     mode: Mode | None,
@@ -103,6 +105,7 @@ def run(
     """Run a suite's arms, judge them and write the reports."""
     from evalsuite.launch import Launch
     from evalsuite.pipeline import run_and_judge
+    from evalsuite.shards import parse_part
 
     overrides = Overrides(
         engine=engine,
@@ -115,8 +118,32 @@ def run(
         limit=limit,
         repeats=repeats,
     )
-    asked = Launch(suite, overrides, items, out, mode or "new")
+    part = None if shard is None else parse_part(shard)
+    asked = Launch(suite, overrides, items, out, mode or "new", part)
     _end(run_and_judge(asked, baseline=baseline, judged=not no_judge), as_json)
+
+
+@main.command()
+@click.argument("shards", metavar="SHARD…", type=PATH, nargs=-1, required=True)
+@click.option("--out", type=PATH, required=True, help="The run to write.")
+@click.option("--as-repeats", is_flag=True, help="Runs of the same arms and items are repeats.")
+@click.option("--mixed-hardware", is_flag=True, help="Join runs of different machines.")
+@click.option("--partial", is_flag=True, help="Join arms too that stopped early or failed.")
+@JSON_OPTION
+def merge(
+    shards: tuple[Path, ...],
+    out: Path,
+    as_repeats: bool,
+    mixed_hardware: bool,
+    partial: bool,
+    as_json: bool,
+) -> None:
+    """Join runs that hold different arms, items or repeats; `judge` and `report` come after."""
+    joining = feature("merge", "merge_runs", "merge")
+    result = joining(
+        shards, out, as_repeats=as_repeats, mixed_hardware=mixed_hardware, partial=partial
+    )
+    _end(result, as_json)
 
 
 @main.command()

@@ -18,18 +18,20 @@ from evalsuite.planning import choose_items
 from evalsuite.progress import RunProgress
 from evalsuite.runfolder import Mode
 from evalsuite.runner import Executed, StopRuleOf, execute
+from evalsuite.shards import Part, take_part
 from evalsuite.suite import Overrides, Suite
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What the command line asks of a run."""
+    """What the command line asks of a run; `part` is the shard of the items to be run."""
 
     suite: str
     overrides: Overrides
     items: str | None
     out: Path | None
     mode: Mode
+    part: Part | None = None
 
 
 def launch(asked: Launch, suite: Suite, stop_rule_of: StopRuleOf | None = None) -> Executed:
@@ -43,7 +45,9 @@ def launch(asked: Launch, suite: Suite, stop_rule_of: StopRuleOf | None = None) 
         raise UsageError("--resume needs --out: which run to go on with", field="out")
     folder = asked.out if asked.out is not None else default_folder(suite)
     task = task_of(suite)
-    items = choose_items(task, suite.limit, asked.items)
+    items, shard = choose_items(task, suite.limit, asked.items), None
+    if asked.part is not None:
+        items, shard = take_part(items, asked.part)
     engine = open_engine(suite.engine_config())
     try:
         with _terminable(), RunProgress() as progress:
@@ -56,6 +60,7 @@ def launch(asked: Launch, suite: Suite, stop_rule_of: StopRuleOf | None = None) 
                 mode=asked.mode,
                 watcher=progress,
                 stop_rule_of=stop_rule_of,
+                shard=shard,
             )
     finally:
         engine.close()

@@ -15,7 +15,7 @@ from evalsuite.checkout import checkout
 from evalsuite.engines.base import EngineDescription
 from evalsuite.errors import UsageError
 from evalsuite.harness import HarnessTask, TaskItem, select
-from evalsuite.records import SCHEMA, EngineInfo, Plan, Run
+from evalsuite.records import SCHEMA, EngineInfo, Plan, Run, Shard
 from evalsuite.redact import redact
 from evalsuite.storage import read_items, read_records, read_run
 from evalsuite.suite import Suite
@@ -137,7 +137,11 @@ def default_block_size(items: int, concurrency: int | None) -> int:
 
 
 def describe_run(
-    suite: Suite, task: HarnessTask, items: Sequence[TaskItem], engine: EngineDescription
+    suite: Suite,
+    task: HarnessTask,
+    items: Sequence[TaskItem],
+    engine: EngineDescription,
+    shard: Shard | None = None,
 ) -> Run:
     """Return what run.json says of the run to come."""
     protocol = task.protocol(ASSESSMENT_VERSION, engine.chat_template, suite.thinking)
@@ -170,4 +174,5 @@ def describe_run(
         software=redact({**engine.software, **checkout()}),
         unavailable=suite.unavailable,
         policy=suite.policy,
+        shard=shard,
     )

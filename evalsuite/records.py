@@ -54,6 +54,23 @@ class Plan(DiskStruct, frozen=True):
     items: tuple[str, ...]
 
 
+class Shard(DiskStruct, frozen=True):
+    """Which part of a larger draw the plan's items are: part `index` (from 1) of `count`.
+
+    `places` are the items' places in the whole draw and `whole` is a hash over its ids, so that the
+    parts can be joined in the draw's order and a missing or foreign part is noticed.
+    """
+
+    index: int
+    count: int
+    whole: str
+    places: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.index <= self.count:
+            raise ValueError(f"index {self.index} is not in 1 … {self.count}")
+
+
 class EngineInfo(DiskStruct, frozen=True):
     """Which engine answered, and the options it was started with."""
 
@@ -70,7 +87,8 @@ class Run(DiskStruct, frozen=True):
     `fingerprint` is the protocol's. `fewshot_prefix` is null where each item has one of its own.
     `hardware` has at least `device` (cpu, cuda, rocm), `name` and `count`, and nothing that varies
     between two runs on one machine. `unavailable` names the checks that the suite declares this
-    engine cannot feed; `policy` holds the suite's own policy values.
+    engine cannot feed; `policy` holds the suite's own policy values. `shard` is null unless the
+    items are a part of a draw.
     """
 
     schema: int
@@ -89,6 +107,7 @@ class Run(DiskStruct, frozen=True):
     software: Settings
     unavailable: tuple[str, ...]
     policy: Options
+    shard: Shard | None = None
 
     def __post_init__(self) -> None:
         if self.schema != SCHEMA:

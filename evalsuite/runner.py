@@ -13,7 +13,7 @@ from evalsuite.errors import RunIncomplete
 from evalsuite.harness import HarnessTask, TaskItem
 from evalsuite.planning import Turn, block_count, describe_run, turns
 from evalsuite.recorder import ArmRecorder
-from evalsuite.records import Record, Run
+from evalsuite.records import Record, Run, Shard
 from evalsuite.runfolder import Mode, admit, prepare, writing
 from evalsuite.sessions import ArmSessions
 from evalsuite.suite import Suite
@@ -68,6 +68,7 @@ def execute(
     mode: Mode,
     watcher: Watcher,
     stop_rule_of: StopRuleOf | None = None,
+    shard: Shard | None = None,
 ) -> Executed:
     """Run `suite` into `folder`.
 
@@ -77,7 +78,7 @@ def execute(
     is written where the run cannot be started, RunIncomplete where it is interrupted.
     """
     engine.check([_request(entry, task, 0) for entry in items])
-    run = describe_run(suite, task, items, engine.describe())
+    run = describe_run(suite, task, items, engine.describe(), shard)
     with writing(folder, mode):
         admit(folder, run, mode)
         if isinstance(engine, KeepsLogs):
