@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from evalsuite.errors import UsageError
 from evalsuite.mini import engine as mini
 from evalsuite.mini.checkpoint import EMBEDDED, Checkpoint, load_checkpoint
 from evalsuite.mini.checkpoint import cast as cast_tensors
+from evalsuite.mini.model import kernels
 from evalsuite.mini.model.decoder import Model
 from evalsuite.mini.sequence import GenerationRequest, check_request
 from evalsuite.mini.sequence import Sequence as Answered
@@ -32,6 +33,9 @@ SESSION_OPTIONS = frozenset(
         *("prefix_caching", "share_slots", "fused_drafts", "graph_batches", "shuffle_seed"),
     }
 )
+# Options that are not a session's.
+ENGINE_OPTIONS = frozenset({"threads", "kernels"})
+KERNELS = ("auto", "torch")
 LENGTH_STEP = 64
 WARM_UP_TOKENS = 8
 
@@ -48,21 +52,27 @@ def open_engine(
 
     `model` is a folder (None: the embedded checkpoint), `device` cpu or cuda (None: a GPU if torch
     can use one), `dtype` float32 or bfloat16 (None: float32 on a CPU, bfloat16 on a GPU). `options`
-    are those of evalsuite.mini.engine.SessionOptions, and `threads` (1 on a CPU). Raises
-    UsageError.
+    are those of evalsuite.mini.engine.SessionOptions, `threads` (1 on a CPU), and `kernels`: `auto`
+    runs bfloat16 on a GPU on the kernels of sparse_mla and all else in PyTorch, `torch` runs
+    everything in PyTorch. Raises UsageError.
     """
     where = _device(device)
     chosen = dtype or ("float32" if where.type == "cpu" else "bfloat16")
     if chosen not in DTYPES:
         raise UsageError(f"{chosen!r} is none of {', '.join(DTYPES)}", field="engine.dtype")
-    unknown = sorted(set(options) - SESSION_OPTIONS - {"threads"})
+    unknown = sorted(set(options) - SESSION_OPTIONS - ENGINE_OPTIONS)
     if unknown:
         raise UsageError("unknown option", field=f"engine.options.{unknown[0]}")
     if concurrency is not None and concurrency < 1:
         raise UsageError(f"{concurrency}: at least 1 is needed", field="engine.concurrency")
     _set_threads(options.get("threads"), where)
     checkpoint = load_checkpoint(Path(model) if model else EMBEDDED)
-    settings = {key: _option(key, value) for key, value in options.items() if key != "threads"}
+    with_kernels = _use_kernels(options.get("kernels", "auto"), chosen, where)
+    if with_kernels:
+        kernels.check_supported(checkpoint.config, DTYPES[chosen], where)
+    settings = {
+        key: _option(key, value) for key, value in options.items() if key not in ENGINE_OPTIONS
+    }
     settings.setdefault("max_num_batched_tokens", DEFAULT_BUDGET[where.type])
     settings["max_num_seqs"] = concurrency or DEFAULT_CONCURRENCY[where.type]
     if where.type == "cpu":
@@ -71,7 +81,15 @@ def open_engine(
         settings.setdefault("graph_batches", tuple(sorted(set(few))))
     else:
         settings.setdefault("admit_batch", max(1, settings["max_num_seqs"] // 8))
-    return MiniEngine(checkpoint, chosen, where, settings)
+    return MiniEngine(checkpoint, chosen, where, settings, with_kernels)
+
+
+def _use_kernels(choice: Any, dtype: str, device: torch.device) -> bool:
+    """Whether attention goes through the kernels of sparse_mla."""
+    if choice not in KERNELS:
+        allowed = " or ".join(KERNELS)
+        raise UsageError(f"{choice!r}: expected {allowed}", field="engine.options.kernels")
+    return choice == "auto" and device.type == "cuda" and dtype == "bfloat16"
 
 
 def _set_threads(threads: Any, device: torch.device) -> None:
@@ -118,6 +136,7 @@ class MiniEngine:
     dtype: str
     device: torch.device
     settings: dict[str, Any]
+    with_kernels: bool = False
     longest: int = 1024
     _model: Model | None = None
 
@@ -137,6 +156,10 @@ class MiniEngine:
             config = self.checkpoint.config
             tensors = cast_tensors(self.checkpoint.tensors, config, DTYPES[self.dtype], self.device)
             self._model = Model(config, fuse(tensors, config))
+            if self.with_kernels:
+                self._model = replace(
+                    self._model, attend=kernels.triton_attention, route=kernels.ROUTE
+                )
         return self._model
 
     def options(self, arm: Arm) -> mini.SessionOptions:

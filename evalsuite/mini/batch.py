@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evalsuite.mini.caches import TRASH_SLOT
-from evalsuite.mini.metadata import DecodeInputs, Group, SnapshotPlan, StepMetadata
+from evalsuite.mini.metadata import DecodeInputs, Group, SnapshotPlan, StepMetadata, row_kind
 from evalsuite.mini.sequence import Sequence
 
 Array = NDArray[np.int64]
@@ -22,6 +22,12 @@ class RowSpec(NamedTuple):
     sequence: Sequence
     tokens: list[int]
     start: int
+
+
+def kinds_of_rows(decode: list[RowSpec], prefill: list[RowSpec]) -> frozenset[str]:
+    """The kinds of rows in a step: by the width of each decode request, and `prefill`."""
+    kinds = {row_kind(len(spec.tokens)) for spec in decode}
+    return frozenset(kinds | {"prefill"} if prefill else kinds)
 
 
 class RaggedBatch(NamedTuple):
@@ -114,6 +120,7 @@ def ragged_batch(
         decode=group(range(split), not prefill),
         prefill=group(range(split, total), not decode),
         snapshots=SnapshotPlan(*(put(plan[:, i]) for i in range(3))) if snapshots else None,
+        row_kinds=kinds_of_rows(decode, prefill),
     )
     return RaggedBatch(put(tokens), meta)
 

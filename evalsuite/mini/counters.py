@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from evalsuite.mini.batch import RowSpec
+from evalsuite.mini.batch import RowSpec, kinds_of_rows
+from evalsuite.mini.metadata import row_kind
+from sparse_mla.launches import Launch
+
+__all__ = ["Counters", "Routes", "row_kind"]
 
 
-def row_kind(width: int) -> str:
-    """Name of a decode row group by its width: `decode`, or `verify:W`."""
-    return "decode" if width == 1 else f"verify:{width}"
+class Routes:
+    """The attention kernels that a step's rows ran on, from what was launched in it.
+
+    Rows narrower than the padded block that they were launched in ran on that block's kernel.
+    """
+
+    def __init__(self, launched: Iterable[Launch], default: str) -> None:
+        self._by_kind: dict[str, set[str]] = {}
+        for launch in launched:
+            self._by_kind.setdefault(launch.row_kind, set()).add(launch.kernel)
+        self._all = set().union(*self._by_kind.values()) or {default}
+
+    def of(self, kind: str) -> set[str]:
+        """Kernels of rows of this kind."""
+        return self._by_kind.get(kind, self._all)
 
 
 @dataclass
@@ -31,15 +48,12 @@ class Counters:
         self.__init__(draft_length=self.draft_length)  # type: ignore[misc]
 
     def count_rows(
-        self, decode: list[RowSpec], prefill: list[RowSpec], eager: bool, route: str
+        self, decode: list[RowSpec], prefill: list[RowSpec], eager: bool, route: Routes
     ) -> None:
-        """Count one step by the kinds of its rows; `route` is the attention kernel they ran on."""
-        kinds = {row_kind(len(spec.tokens)) for spec in decode}
-        if prefill:
-            kinds.add("prefill")
-        for kind in kinds:
+        """Count one step by the kinds of its rows; `route` has the kernels that they ran on."""
+        for kind in kinds_of_rows(decode, prefill):
             self.steps_by_kind[kind] += 1
-            self.routes.setdefault(kind, set()).add(route)
+            self.routes.setdefault(kind, set()).update(route.of(kind))
         if decode and eager:
             self.eager_decode_steps += 1
 

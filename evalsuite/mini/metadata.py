@@ -15,6 +15,11 @@ from torch import Tensor
 from evalsuite.mini.caches import TRASH_SLOT
 
 
+def row_kind(width: int) -> str:
+    """Name of a decode row group by its width: `decode`, or `verify:W`."""
+    return "decode" if width == 1 else f"verify:{width}"
+
+
 class Group(NamedTuple):
     """rows [b, W] into the flat batch, valid [b, W], requests [b] into the request tables.
 
@@ -44,7 +49,8 @@ class StepMetadata(NamedTuple):
 
     slot_mapping: slot of the row's latent, TRASH_SLOT for a padded row. pool_mapping: pool slot
     for rows that complete a pool, the trash pool otherwise. block_tables [B, n]. accepted [B]: rows
-    of the last step that count, less one; it names the state to continue from.
+    of the last step that count, less one; it names the state to continue from. row_kinds: what
+    kinds of rows the step has, padded blocks by their full width.
     """
 
     positions: Tensor
@@ -60,6 +66,7 @@ class StepMetadata(NamedTuple):
     decode: Group | None
     prefill: Group | None
     snapshots: SnapshotPlan | None
+    row_kinds: frozenset[str]
 
 
 class DecodeInputs(NamedTuple):
@@ -123,4 +130,5 @@ def decode_metadata(inputs: DecodeInputs, block_size: int, kpool: int) -> StepMe
         Group(rows, valid, requests, True),
         None,
         None,
+        frozenset({row_kind(width)}),
     )

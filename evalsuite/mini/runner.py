@@ -11,12 +11,13 @@ from torch import Tensor
 from evalsuite.mini.batch import BlockTables, RaggedBatch, RowSpec, ragged_batch
 from evalsuite.mini.caches import Caches
 from evalsuite.mini.captured import CapturedSize
-from evalsuite.mini.counters import Counters
+from evalsuite.mini.counters import Counters, Routes
 from evalsuite.mini.graphs import GraphSet
 from evalsuite.mini.metadata import DecodeInputs
 from evalsuite.mini.model.decoder import Model, forward, logits
 from evalsuite.mini.sequence import Sequence
 from evalsuite.mini.speculate import Verified, draft_all, first_draft, verify
+from sparse_mla import launches
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +69,7 @@ class ModelRunner:
         self.block_size = caches.shape.block_size
         self.graphs = GraphSet(self.device)
         self._sizes: dict[int, CapturedSize] = {}
-
-    @property
-    def route(self) -> str:
-        """Name of the attention kernel in use."""
-        return self.model.route
+        self._routes: dict[int, Routes] = {}
 
     @property
     def captured_sizes(self) -> tuple[int, ...]:
@@ -110,8 +107,10 @@ class ModelRunner:
             self.model.config.index_kpool,
             self.device,
         )
-        self.counters.count_rows(decode, prefill, eager=True, route=self.route)
-        hidden = forward(self.model, batch.tokens, self.caches, batch.meta)
+        with launches.counting() as launched:
+            hidden = forward(self.model, batch.tokens, self.caches, batch.meta)
+        routes = Routes(launched, self.model.route)
+        self.counters.count_rows(decode, prefill, eager=True, route=routes)
         done = [
             i for i, s in enumerate(prefill) if s.start + len(s.tokens) == len(s.sequence.tokens)
         ]
@@ -242,8 +241,10 @@ class ModelRunner:
                 batch,
                 options.graph_table,
             )
-            size.capture(options.fused_drafts)
+            with launches.counting() as launched:
+                size.capture(options.fused_drafts)
             self._sizes[batch] = size
+            self._routes[batch] = Routes(launched, self.model.route)
 
     def captured(self, count: int) -> CapturedSize:
         """The smallest captured size that holds `count` requests."""
@@ -259,7 +260,8 @@ class ModelRunner:
 
     def _replay(self, decode: list[RowSpec], bounds: list[Bounds]) -> list[Emission]:
         size = self.captured(len(decode))
-        self.counters.count_rows(decode, [], eager=False, route=self.route)
+        routes = self._routes[size.batch]
+        self.counters.count_rows(decode, [], eager=False, route=routes)
         size.replay_target(decode, self.tables, [b.low for b in bounds], [b.high for b in bounds])
         drafts = None
         if self.options.k:

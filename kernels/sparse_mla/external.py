@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable
+from functools import cache as remember
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ def missing(module: str) -> Callable[[], str | None]:
     """
     package = module.partition(".")[0]
 
+    @remember
     def reason() -> str | None:
         return None if importlib.util.find_spec(package) else f"{package} is not installed"
 

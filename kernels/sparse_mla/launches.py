@@ -20,6 +20,11 @@ class Launch(NamedTuple):
     kind: str
     width: int
 
+    @property
+    def row_kind(self) -> str:
+        """The row kind as geometries spell it."""
+        return f"{self.kind}:{self.width}" if self.kind == "verify" else self.kind
+
 
 _listeners: list[Counter[Launch]] = []
 

@@ -20,7 +20,10 @@ from evalsuite.mini.weights import LayerWeights, LinearWeights, SparseWeights, W
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Weights, configuration and the attention kernel in use; `route` is the kernel's name."""
+    """Weights, configuration and the attention in use.
+
+    `route` names it; where it chooses among kernels by itself, it counts what it launches.
+    """
 
     config: MiniConfig
     weights: Weights

@@ -11,7 +11,7 @@ from torch import Tensor
 from evalsuite.mini.caches import ZERO_SLOT, SparseCache
 from evalsuite.mini.config import MiniConfig
 from evalsuite.mini.metadata import StepMetadata
-from evalsuite.mini.model import indexer
+from evalsuite.mini.model import indexer, kernels
 from evalsuite.mini.model.norms import rms_norm
 from evalsuite.mini.weights import SparseWeights
 
@@ -57,7 +57,8 @@ def sparse_attention(
         )
     query = query.unflatten(-1, (config.num_attention_heads, config.qk_nope_head_dim))
     absorbed = torch.matmul(query.transpose(0, 1), weights.key_up).transpose(0, 1)
-    mixed = attend(absorbed, cache.latent, shared_slots, config.softmax_scale)
+    with kernels.rows(meta.row_kinds):
+        mixed = attend(absorbed, cache.latent, shared_slots, config.softmax_scale)
     value = torch.matmul(mixed.transpose(0, 1), weights.value_up).transpose(0, 1)
     return F.linear(value.flatten(1), weights.o_proj), shared_slots
 
