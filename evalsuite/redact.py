@@ -48,8 +48,21 @@ def _clean(value: object) -> object:
             for key, inner in value.items()
         }
     if isinstance(value, list | tuple):
-        return type(value)(_clean(inner) for inner in value)
+        before = (None, *value)
+        return type(value)(
+            HIDDEN if _is_secret_flag(flag) and isinstance(inner, str) else _clean(inner)
+            for flag, inner in zip(before, value, strict=False)
+        )
     return value
+
+
+def _is_secret_flag(word: object) -> bool:
+    """Whether `word` is a command line's `--api-key`, so that the next word is a secret."""
+    return (
+        isinstance(word, str)
+        and word.startswith("-")
+        and bool(_SECRET_NAME.search(word.lstrip("-")))
+    )
 
 
 def _clean_text(text: str) -> str:

@@ -49,3 +49,10 @@ def test_a_value_under_a_secret_name_is_hidden(name: str) -> None:
 )
 def test_what_is_no_secret_stays(value: object) -> None:
     assert redact(value) == value
+
+
+def test_the_word_after_a_secret_flag_is_hidden() -> None:
+    words = ["serve", "--api-key", SECRET, "--hf-token", SECRET, "--port", "8000"]
+    assert redact(words) == [
+        "serve", "--api-key", HIDDEN, "--hf-token", HIDDEN, "--port", "8000",
+    ]  # fmt: skip

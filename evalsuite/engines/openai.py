@@ -11,6 +11,7 @@ from typing import Any
 from evalsuite.client import Style
 from evalsuite.engines.serving.dialect import Fetch, LogView, Observed, Target
 from evalsuite.engines.serving.engine import ServedEngine
+from evalsuite.engines.serving.options import ServingOptions
 from evalsuite.errors import UsageError
 from evalsuite.records import Evidence, Settings
 
@@ -35,7 +36,7 @@ class OpenAI:
         """Not told by this interface."""
         return None
 
-    def installed(self, python: str) -> str | None:
+    def installed(self, options: ServingOptions) -> str | None:
         """Refuse, as `command` does."""
         raise UsageError("engine openai starts no server; give --url", field="engine.options.url")
 

@@ -100,8 +100,8 @@ class Dialect(Protocol):
     def version(self, fetch: Fetch) -> str | None:
         """Return the version that a running server tells."""
 
-    def installed(self, python: str) -> str | None:
-        """Return the version that `python` would start."""
+    def installed(self, options: ServingOptions) -> str | None:
+        """Return the version that would be started, None where it cannot be told before."""
 
     def log_view(self) -> LogView | None:
         """Return a reader of this kind's log lines."""

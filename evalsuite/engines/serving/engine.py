@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -99,7 +98,7 @@ class ServedEngine:
             finally:
                 client.close()
         else:
-            version = self._dialect.installed(self._python())
+            version = self._dialect.installed(options)
         return EngineDescription(
             name=self._dialect.name,
             version=version,
@@ -111,9 +110,6 @@ class ServedEngine:
             concurrency=self._concurrency,
             chat_template=(chat_template(self._model) or "the server's own"),
         )
-
-    def _python(self) -> str:
-        return (self._options.command or [sys.executable])[0]
 
     def _hardware(self) -> Settings:
         options = self._options

@@ -25,10 +25,12 @@ from evalsuite.redact import redact
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSW", re.IGNORECASE)
 SHORTEST_SECRET = 8
+# Exit codes above this tell the signal that ended the server, as a shell's do.
+BY_SIGNAL = 128
 
 
 def main(arguments: list[str]) -> int:
-    """Run `--log FILE --grace S -- COMMAND…`; returns the server's exit code."""
+    """Run `--log FILE --grace S -- COMMAND…`; returns the server's exit code, as a shell would."""
     _, log, _, grace, _, *command = arguments
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -59,7 +61,8 @@ def main(arguments: list[str]) -> int:
         ending.wait(0.2)
     _end(server, float(grace))
     reader.join(timeout=5.0)
-    return server.returncode
+    code = server.returncode
+    return code if code >= 0 else BY_SIGNAL - code
 
 
 def _prctl(option: int, value: int) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from evalsuite.engines.serving.guard import BY_SIGNAL
 from evalsuite.paths import ROOT
 from evalsuite.redact import redact
 
@@ -79,7 +80,7 @@ class ServerProcess:
         while not ready():
             took = time.monotonic() - begun
             if self.ended is not None:
-                raise ServerFailed(self._told(f"ended with code {self.ended} while starting"))
+                raise ServerFailed(self._told(f"{self._end()} while starting"))
             if took > limit_s:
                 raise ServerFailed(self._told(f"was not ready after {limit_s:g} s"))
             time.sleep(0.25)
@@ -91,8 +92,13 @@ class ServerProcess:
         until = time.monotonic() + 2.0
         while self.ended is None and time.monotonic() < until:
             time.sleep(0.1)
-        state = "still runs" if self.ended is None else f"ended with code {self.ended}"
+        state = "still runs" if self.ended is None else self._end()
         return ServerFailed(self._told(f"{state}: {reason}"))
+
+    def _end(self) -> str:
+        code = self.ended or 0
+        by_signal = code > BY_SIGNAL
+        return f"was ended by signal {code - BY_SIGNAL}" if by_signal else f"ended with code {code}"
 
     def _told(self, what: str) -> str:
         return f"the server {what}; its last lines:\n{self.tail()}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -27,14 +27,15 @@ def json_object(text: str | None) -> Mapping[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def installed_version(python: str, package: str) -> str | None:
-    """Return the version of `package` that the interpreter `python` would import.
+def installed_version(command: Sequence[str], module: str) -> str | None:
+    """Return the version of the package that `command` runs by `PYTHON -m module`.
 
-    None where `python` is no interpreter but another program, a container's say. Raises UsageError
-    where it cannot be run, or has no such package.
+    None where it runs something else, a container say. Raises UsageError where there is no such
+    interpreter, or it has no such package.
     """
-    if "python" not in python.rpartition("/")[2]:
+    if tuple(command[1:3]) != ("-m", module):
         return None
+    python, package = command[0], module.partition(".")[0]
     field = "engine.options.command"
     try:
         done = subprocess.run(

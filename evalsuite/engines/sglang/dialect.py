@@ -9,6 +9,7 @@ from typing import Any
 from evalsuite.client import Style
 from evalsuite.engines.serving.dialect import Fetch, LogView, Observed, Target, Told
 from evalsuite.engines.serving.identity import plain_dtype
+from evalsuite.engines.serving.options import ServingOptions
 from evalsuite.engines.serving.prometheus import increase
 from evalsuite.engines.serving.reading import installed_version, json_object
 from evalsuite.errors import UsageError
@@ -34,7 +35,7 @@ class Sglang:
         options, arm = target.options, target.arm
         if options.graph_mode is not None:
             raise UsageError("SGLang has one graph mode", field="engine.options.graph_mode")
-        words = options.command or [sys.executable, "-m", MODULE]
+        words = _program(options)
         words = [*words, "--model-path", str(target.model), "--host", host, "--port", str(port)]
         words += ["--enable-metrics"]
         if target.dtype is not None:
@@ -60,9 +61,9 @@ class Sglang:
         told = json_object(fetch(INFO)).get("version")
         return None if told is None else str(told)
 
-    def installed(self, python: str) -> str | None:
+    def installed(self, options: ServingOptions) -> str | None:
         """Ask the interpreter that will run SGLang; None where the command is none."""
-        return installed_version(python, "sglang")
+        return installed_version(_program(options), MODULE)
 
     def log_view(self) -> LogView | None:
         """Its log tells nothing that its pages do not."""
@@ -170,3 +171,7 @@ def _grown(seen: Observed, name: str) -> int | None:
     if seen.before is None or seen.after is None:
         return None
     return increase(seen.before.total(name), seen.after.total(name))
+
+
+def _program(options: ServingOptions) -> list[str]:
+    return options.command or [sys.executable, "-m", MODULE]

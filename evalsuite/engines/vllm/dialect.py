@@ -7,6 +7,7 @@ import sys
 
 from evalsuite.client import Style
 from evalsuite.engines.serving.dialect import Fetch, LogView, Observed, Target
+from evalsuite.engines.serving.options import ServingOptions
 from evalsuite.engines.serving.reading import installed_version, json_object
 from evalsuite.engines.vllm.evidence import evidence_of
 from evalsuite.engines.vllm.log import VllmLog
@@ -33,7 +34,7 @@ class Vllm:
     def command(self, target: Target, host: str, port: int) -> list[str]:
         """Return the server's command line for one arm."""
         options, arm = target.options, target.arm
-        words = options.command or [sys.executable, "-m", MODULE]
+        words = _program(options)
         words = [*words, "--model", str(target.model), "--host", host, "--port", str(port)]
         if target.dtype is not None:
             words += ["--dtype", target.dtype]
@@ -62,9 +63,9 @@ class Vllm:
         told = json_object(fetch("/version")).get("version")
         return None if told is None else str(told)
 
-    def installed(self, python: str) -> str | None:
+    def installed(self, options: ServingOptions) -> str | None:
         """Ask the interpreter that will run vLLM; None where the command is none, a container."""
-        return installed_version(python, "vllm")
+        return installed_version(_program(options), MODULE)
 
     def log_view(self) -> VllmLog:
         """Return a reader of vLLM's log lines."""
@@ -84,3 +85,7 @@ class Vllm:
         config = json_object(page).get("vllm_config")
         log = seen.log if isinstance(seen.log, VllmLog) else None
         return evidence_of(seen, config if isinstance(config, dict) else {}, log, version)
+
+
+def _program(options: ServingOptions) -> list[str]:
+    return options.command or [sys.executable, "-m", MODULE]
