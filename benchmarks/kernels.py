@@ -38,19 +38,12 @@ RIGHT = 1e-4
 CHECKED_ROWS = 3
 Prepare = Callable[[Problem], Launch]
 
+GLUON = Config(64, 64, 4, 2, "gluon")
 SWEPT = {
-    64: [
-        *(
-            Config(64, 64, 4, 2, "gluon"),
-            Config(64, 32, 4, 4, "gluon"),
-            Config(64, 32, 4, 5, "gluon"),
-        ),
-        *(Config(64, 64, 8, 2), Config(64, 32, 8, 4)),
-    ],
-    16: [
-        *(Config(64, 64, 4, 2, "gluon"), Config(16, 64, 4, 2), Config(16, 32, 4, 3)),
-        *(Config(16, 64, 4, 3), Config(16, 32, 4, 4), Config(16, 64, 8, 3)),
-    ],
+    "64": [GLUON, Config(64, 64, 8, 2)],
+    "16": [GLUON, Config(16, 64, 4, 2), Config(16, 32, 4, 3)],
+    "one row": [GLUON, Config(16, 64, 4, 2), Config(16, 32, 4, 3), Config(32, 64, 8, 2)],
+    "fp8": [Config(16, 64, 4, 2), Config(16, 64, 8, 1), Config(16, 32, 4, 1), Config(16, 32, 8, 1)],
 }
 
 
@@ -120,20 +113,25 @@ def contestants(shape: Shape) -> Iterator[tuple[str, Prepare]]:
 
 def swept(shape: Shape) -> Iterator[tuple[str, Prepare]]:
     """Configurations and split sizes of our kernel, packed ones where that applies."""
-    for config in SWEPT[64 if shape.heads > 32 else 16]:
-        if (shape.fp8 and config.kernel == "gluon") or (shape.rope and config.num_stages > 3):
-            continue
+    for config in SWEPT[_kind(shape)]:
         blocks = -(-shape.heads // config.block_h)
-        for splits in (1, 2, 3, 4, 8, 16, 32):
-            programs = shape.rows * blocks * splits
-            if splits > 1 and programs > 132 * 12:
+        for splits in (1, 2, 4, 8, 16, 32):
+            if splits > 1 and shape.rows * blocks * splits > 132 * 7:
                 continue
             tiles = -(-shape.topk // config.block_n // splits)
             yield f"{config.label} S{splits}", ours(config, tiles * config.block_n)
-    if shape.packable and not shape.fp8:
-        for config in SWEPT[64]:
+    if shape.packable and shape.fp8:
+        yield "packed triton 64x64 8w 2s", ours(Config(64, 64, 8, 2), packed="outside")
+    elif shape.packable:
+        for config in SWEPT["64"]:
             yield f"packed {config.label}", ours(config, packed="outside")
-        yield "packed, with lists", ours(packed="inside")
+        yield "packed, with lists", ours(GLUON, packed="inside")
+
+
+def _kind(shape: Shape) -> str:
+    if shape.fp8:
+        return "fp8"
+    return "one row" if shape.rows < 8 else "64" if shape.heads > 32 else "16"
 
 
 def compile_ahead(shape_name: str) -> None:
@@ -162,6 +160,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shapes", default=",".join(shape.name for shape in SHAPES))
     parser.add_argument("--sweep", action="store_true")
+    parser.add_argument("--kernels", default="", help="only those whose name starts like this")
     parser.add_argument("--prepare", type=int, default=0, help="processes that compile ahead")
     parser.add_argument("--warm", action="store_true", help="warm figures too")
     parser.add_argument("--machine", default="h200")
@@ -179,6 +178,8 @@ def main() -> int:
         for cold in (True, False) if arguments.warm else (True,):
             problems = list(shape.problems(cold))
             for name, prepare in (swept if arguments.sweep else contestants)(shape):
+                if not name.startswith(arguments.kernels):
+                    continue
                 figure = measure(name, shape, prepare, problems, cold)
                 figures.append(figure)
                 note = f"{figure['us']:9.1f} us" if "us" in figure else str(figure)

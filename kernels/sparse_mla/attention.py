@@ -173,4 +173,5 @@ def _launch(
     else:
         attention_kernels.launch_partial(case, *tensors, cache_scale, *where)
     if case.split:
-        attention_kernels.launch_merge(parts, part_lse, out, lse)
+        early = attention_kernels.launches_early(case)
+        attention_kernels.launch_merge(parts, part_lse, out, lse, early)

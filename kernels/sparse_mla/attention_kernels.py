@@ -11,6 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from sparse_mla.configs import Case
 
@@ -23,9 +24,9 @@ SCALE_ROW = tl.constexpr(2)
 
 @triton.jit
 def _slots(indices, row, columns, end, topk, slots, empty):
-    """Slots of a row's columns as int64, and which of them are keys."""
-    found = tl.load(indices + row * topk + columns, mask=columns < end, other=-1).to(tl.int64)
-    return found, (found >= 0) & (found < slots) & (found != empty)
+    """Slots of a row's columns, negative where there is no key."""
+    found = tl.load(indices + row * topk + columns, mask=columns < end, other=-1)
+    return tl.where((found < slots) & (found != empty), found, -1)
 
 
 @triton.jit
@@ -48,7 +49,8 @@ def partial_attention(
     RANK: tl.constexpr, ROPE: tl.constexpr,
     BLOCK_H: tl.constexpr, BLOCK_N: tl.constexpr,
     HAS_LENGTHS: tl.constexpr, PACKED: tl.constexpr, SCALE: tl.constexpr,
-    HALF: tl.constexpr, UPCAST: tl.constexpr, SPLIT: tl.constexpr,
+    HALF: tl.constexpr, PREFETCH: tl.constexpr, UPCAST: tl.constexpr, SPLIT: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """out [T, splits, HEADS, RANK] and lse [T, splits, HEADS] of each range of columns.
 
@@ -56,6 +58,8 @@ def partial_attention(
     result. With PACKED a row stands for HEADS / HEADS_PER_ROW rows that share one list, and bit r
     of members [T, topk] tells whether row r of them has the key.
     """
+    if EARLY:
+        gdc_launch_dependents()
     blocks: tl.constexpr = (HEADS + BLOCK_H - 1) // BLOCK_H
     program = tl.program_id(0)
     head = (program % blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
@@ -69,12 +73,11 @@ def partial_attention(
     end = tl.minimum(begin + columns_per_split, topk)
     if HAS_LENGTHS:
         end = tl.minimum(end, tl.load(lengths + row))
-    found, there = _slots(indices, row, begin + columns, end, topk, slots, empty)
+    found = _slots(indices, row, begin + columns, end, topk, slots, empty)
 
     base = query + row * query_row
     latent_at = head[:, None] * query_head + rank[None, :]
     q = tl.load(base + latent_at, mask=is_head[:, None], other=0.0)
-    factor = tl.full([BLOCK_H], 1.0, tl.float32) * scale2
     if ROPE:
         rope = RANK + tl.arange(0, ROPE)
         rope_at = head[:, None] * query_head + rope[None, :]
@@ -84,10 +87,12 @@ def partial_attention(
         if ROPE:
             largest = tl.maximum(largest, tl.max(tl.abs(q_rope.to(tl.float32)), 1))
         shrink = _shrink(largest)
-        factor = factor * shrink
+        factor = (shrink * scale2)[:, None]
         q = (q.to(tl.float32) / shrink[:, None]).to(tl.float16)
         if ROPE:
             q_rope = (q_rope.to(tl.float32) / shrink[:, None]).to(tl.float16)
+    else:
+        factor = scale2
     if UPCAST:
         q = q.to(tl.float32)
         if ROPE:
@@ -98,13 +103,24 @@ def partial_attention(
     top = tl.full([BLOCK_H], NONE, tl.float32)
     total = tl.zeros([BLOCK_H], tl.float32)
     acc = tl.zeros([BLOCK_H, RANK], tl.float32)
+    if PREFETCH:
+        first_at = cache + found.to(tl.int64)[:, None] * cache_row + rank[None, :]
+        ahead_k = tl.load(first_at, mask=found[:, None] >= 0, other=0.0)
     for start in range(begin, end, BLOCK_N):
         # The next tile's slots are loaded one turn ahead, so that the gather that needs them can
         # be issued at once.
         ahead = start + BLOCK_N + columns
-        next_found, next_there = _slots(indices, row, ahead, end, topk, slots, empty)
-        keys_at = cache + found[:, None] * cache_row
-        k = tl.load(keys_at + rank[None, :], mask=there[:, None], other=0.0)
+        next_found = _slots(indices, row, ahead, end, topk, slots, empty)
+        there = found >= 0
+        keys_at = cache + found.to(tl.int64)[:, None] * cache_row
+        if PREFETCH:
+            # Conversion keeps FP8 keys from being copied asynchronously, so the next tile is read
+            # into registers meanwhile.
+            k = ahead_k
+            next_at = cache + next_found.to(tl.int64)[:, None] * cache_row
+            ahead_k = tl.load(next_at + rank[None, :], mask=next_found[:, None] >= 0, other=0.0)
+        else:
+            k = tl.load(keys_at + rank[None, :], mask=there[:, None], other=0.0)
         if HALF:
             k = k.to(tl.float16)
         if UPCAST:
@@ -117,7 +133,7 @@ def partial_attention(
             if UPCAST:
                 k_rope = k_rope.to(tl.float32)
             scores = tl.dot(q_rope, tl.trans(k_rope), scores, input_precision="ieee")
-        scores = scores * factor[:, None]
+        scores = scores * factor
         mask = there[None, :]
         if PACKED:
             member = tl.load(members + row * topk + start + columns, mask=there, other=0)
@@ -142,7 +158,6 @@ def partial_attention(
         acc = tl.dot(p.to(k.dtype), k, acc * shrunk[:, None], input_precision="ieee")
         top = new_top
         found = next_found
-        there = next_there
 
     if SCALE == SCALE_TENSOR:
         acc = acc * tl.load(cache_scale)
@@ -161,11 +176,15 @@ def partial_attention(
 def merge_splits(
     parts, part_lse, out, lse, splits,
     HEADS: tl.constexpr, RANK: tl.constexpr, BLOCK_S: tl.constexpr, CHUNK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """Join parts [T, splits, HEADS, RANK] by their base-2 part_lse into out and natural lse.
 
-    At most BLOCK_S splits, whose values are read CHUNK at a time, always in the same order.
+    At most BLOCK_S splits, whose values are read CHUNK at a time, always in the same order. With
+    EARLY it is launched beside the kernel that writes the parts, and waits for it here.
     """
+    if EARLY:
+        gdc_wait()
     at = tl.program_id(0).to(tl.int64)
     first = (at // HEADS) * splits * HEADS + at % HEADS
     number = tl.arange(0, BLOCK_S)
@@ -227,6 +246,11 @@ def launch_partial(
     )  # fmt: skip
 
 
+def launches_early(case: Case) -> bool:
+    """Whether the merge is launched beside the splits (Hopper's dependent launch)."""
+    return case.split and case.architecture == "sm_90"
+
+
 def constants(case: Case, has_lengths: bool, has_scale: bool) -> dict[str, int | bool]:
     """The compile-time arguments of partial_attention for a case."""
     fp8 = case.cache_dtype.startswith("fp8")
@@ -242,16 +266,21 @@ def constants(case: Case, has_lengths: bool, has_scale: bool) -> dict[str, int |
         "PACKED": case.packed_rows > 1,
         "SCALE": (2 if case.cache_dtype == "fp8_e4m3_row" else 1) if has_scale else 0,
         "HALF": fp8,
+        "PREFETCH": fp8 and case.config.num_stages == 1,
         # The interpreter's bfloat16 products are wrong.
         "UPCAST": interpreted,
         "SPLIT": case.split,
+        "EARLY": launches_early(case),
     }
 
 
-def launch_merge(parts: Tensor, part_lse: Tensor, out: Tensor, lse: Tensor) -> None:
-    """Launch merge_splits for parts [T, splits, heads, rank]."""
+def launch_merge(parts: Tensor, part_lse: Tensor, out: Tensor, lse: Tensor, early: bool) -> None:
+    """Launch merge_splits for parts [T, splits, heads, rank], early where the device can."""
     rows, splits, heads, rank = parts.shape
+    block = triton.next_power_of_2(splits)
     merge_splits[(rows * heads,)](
         parts, part_lse, out, lse, splits,
-        HEADS=heads, RANK=rank, BLOCK_S=triton.next_power_of_2(splits), CHUNK=8, num_warps=4,
+        HEADS=heads, RANK=rank, BLOCK_S=block, CHUNK=min(block, 16), EARLY=early,
+        num_warps=1 if block <= 2 else 2 if block <= 4 else 4 if block <= 8 else 8,
+        **({"launch_pdl": True} if early else {}),
     )  # fmt: skip

@@ -55,12 +55,12 @@ NARROW = Config(16, 64, 4, 2, resident=1)
 GLUON = Config(64, 64, 4, 2, kernel="gluon")
 # sm_90, by width of the head block and whether the cache is FP8.
 HOPPER = {
-    (64, False): WIDE,
+    (64, False): GLUON,
     (32, False): Config(32, 64, 8, 2),
     (16, False): NARROW,
     (64, True): WIDE,
     (32, True): Config(32, 64, 8, 2),
-    (16, True): NARROW,
+    (16, True): Config(16, 64, 8, 1),
 }
 # gfx942 has 64 KB of LDS for a program, gfx950 160 KB; tiles of more heads spill on both.
 GFX942 = Config(16, 32, 4, 2)

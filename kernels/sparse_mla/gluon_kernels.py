@@ -17,6 +17,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import async_copy, mbarrier
+from triton.language.extra.cuda import gdc_launch_dependents
 
 from sparse_mla.configs import Case
 
@@ -44,25 +45,26 @@ def _copy_rows(pointer, width: gl.constexpr, mask, smem):
 def _gather(
     query, cache, indices, members, row, head0, begin, end, topk, slots, empty,
     query_row, query_head, cache_row,
-    q_left, q_right, q_rope, left, right, rope, found_smem, member_smem, q_ready, ready, free,
+    q_left, q_right, q_rope, left, right, rope, found_smem, member_smem,
+    q_ready, ready, free_left, free_right, turns,
     HEADS: gl.constexpr, ROPE: gl.constexpr, BLOCK_H: gl.constexpr, BLOCK_N: gl.constexpr,
     STAGES: gl.constexpr, PACKED: gl.constexpr,
 ):  # fmt: skip
     """The gathering warps: the query once, then tile after tile into the buffers."""
     rows: gl.constexpr = gl.SliceLayout(1, COPY)
-    head = head0 + gl.arange(0, BLOCK_H, layout=rows)
-    q_at = query + row * query_row + head * query_head
-    _copy_rows(q_at, HALF, head < HEADS, q_left)
-    _copy_rows(q_at + HALF, HALF, head < HEADS, q_right)
-    if ROPE:
-        _copy_rows(q_at + 2 * HALF, ROPE, head < HEADS, q_rope)
-    async_copy.mbarrier_arrive(q_ready, increment_count=False)
-
     key = gl.arange(0, BLOCK_N, layout=rows)
     flat = gl.arange(0, BLOCK_N, layout=FLAT)
     list_at = indices + row * topk
     member_at = members + row * topk
     next_found = gl.load(list_at + begin + key, mask=begin + key < end, other=-1)
+    head = head0 + gl.arange(0, BLOCK_H, layout=rows)
+    q_at = query + row * query_row + head * query_head
+    _copy_rows(q_at, HALF, head < HEADS, q_left.index(0))
+    _copy_rows(q_at + HALF, HALF, head < HEADS, q_right.index(0))
+    if ROPE:
+        _copy_rows(q_at + 2 * HALF, ROPE, head < HEADS, q_rope.index(0))
+    async_copy.mbarrier_arrive(q_ready, increment_count=False)
+
     tile = 0
     for start in range(begin, end, BLOCK_N):
         found = next_found
@@ -71,8 +73,10 @@ def _gather(
         there = (found >= 0) & (found < slots) & (found != empty)
         at = cache + found.to(gl.int64) * cache_row
         stage = tile % STAGES
-        mbarrier.wait(free.index(stage), ((tile // STAGES) & 1) ^ 1)
+        phase = ((tile // STAGES) & 1) ^ 1
+        mbarrier.wait(free_left.index(stage), phase)
         _copy_rows(at, HALF, there, left.index(stage))
+        mbarrier.wait(free_right.index(stage), phase)
         _copy_rows(at + HALF, HALF, there, right.index(stage))
         if ROPE:
             _copy_rows(at + 2 * HALF, ROPE, there, rope.index(stage))
@@ -85,13 +89,14 @@ def _gather(
                 member_smem.index(stage), member_at + start + flat, mask=inside
             )
         async_copy.mbarrier_arrive(ready.index(stage), increment_count=False)
-        tile += 1
+        tile += 1  # noqa: SIM113
 
 
 @gluon.jit
 def _attend(
     half: gl.constexpr, out, lse, at0, head0, begin, end, slots, empty, scale2,
-    q_left, q_right, q_rope, left, right, rope, found_smem, member_smem, q_ready, ready, free,
+    q_left, q_right, q_rope, left, right, rope, found_smem, member_smem,
+    q_ready, ready, free_left, free_right, turns,
     HEADS: gl.constexpr, HEADS_PER_ROW: gl.constexpr, ROPE: gl.constexpr,
     BLOCK_H: gl.constexpr, BLOCK_N: gl.constexpr, STAGES: gl.constexpr,
     PACKED: gl.constexpr, SPLIT: gl.constexpr,
@@ -107,23 +112,32 @@ def _attend(
     top = gl.full([BLOCK_H], NONE, gl.float32, layout=by_head)
     total = gl.full([BLOCK_H], 0.0, gl.float32, layout=by_head)
     acc = gl.zeros([BLOCK_H, HALF], gl.float32, layout=acc_in)
+    # A half of a buffer is free once its scores are computed twice and its value is used once.
+    mine = free_left if half == 0 else free_right
+    others = free_right if half == 0 else free_left
     mbarrier.wait(q_ready, 0)
     tile = 0
     for start in range(begin, end, BLOCK_N):
         stage = tile % STAGES
         mbarrier.wait(ready.index(stage), (tile // STAGES) & 1)
+        # Taking turns at the scores, one computes its softmax while the other multiplies.
+        mbarrier.wait(turns.index(half), (tile & 1) ^ (1 - half))
         # cp.async wrote through the generic proxy, wgmma reads through the asynchronous one.
         hopper.fence_async_shared()
+        # Always 0, which the compiler cannot know: it would keep the addresses of all of the
+        # query's parts in registers through the loop, and there are none to spare.
+        zero = tile >> 30
         scores = gl.zeros([BLOCK_H, BLOCK_N], gl.float32, layout=scores_in)
         scores = hopper.warpgroup_mma(
-            q_left, left.index(stage).permute((1, 0)), scores, use_acc=False, is_async=True
+            q_left.index(zero), left.index(stage).permute((1, 0)), scores,
+            use_acc=False, is_async=True,
         )
         scores = hopper.warpgroup_mma(
-            q_right, right.index(stage).permute((1, 0)), scores, is_async=True
+            q_right.index(zero), right.index(stage).permute((1, 0)), scores, is_async=True
         )
         if ROPE:
             scores = hopper.warpgroup_mma(
-                q_rope, rope.index(stage).permute((1, 0)), scores, is_async=True
+                q_rope.index(zero), rope.index(stage).permute((1, 0)), scores, is_async=True
             )
         found = found_smem.index(stage).load(by_key)
         there = (start + key < end) & (found >= 0) & (found < slots) & (found != empty)
@@ -132,6 +146,8 @@ def _attend(
             member = member_smem.index(stage).load(by_key)
             mask = mask & (((member[None, :] >> (head // HEADS_PER_ROW)[:, None]) & 1) != 0)
         scores = hopper.warpgroup_mma_wait(0, deps=[scores])
+        mbarrier.arrive(turns.index(1 - half), count=1)
+        mbarrier.arrive(others.index(stage), count=1)
         scores = gl.where(mask, scores * scale2, NONE)
         new_top = gl.maximum(top, gl.max(scores, 1))
         p = gl.where(mask, gl.exp2(scores - new_top[:, None]), 0.0)
@@ -142,8 +158,8 @@ def _attend(
         weights = gl.convert_layout(p.to(gl.bfloat16), weights_in)
         value = left.index(stage) if half == 0 else right.index(stage)
         acc = hopper.warpgroup_mma(weights, value, acc, is_async=False)
-        mbarrier.arrive(free.index(stage), count=1)
-        tile += 1
+        mbarrier.arrive(mine.index(stage), count=1)
+        tile += 1  # noqa: SIM113
 
     none = total == 0.0
     whole = gl.where(none, 1.0, total)
@@ -152,7 +168,7 @@ def _attend(
         log = log * LN2
     if half == 0:
         gl.store(lse + at0 + head, log, mask=head < HEADS)
-    acc = acc / gl.convert_layout(whole, gl.SliceLayout(1, acc_in))[:, None]
+    acc = acc * gl.convert_layout(1.0 / whole, gl.SliceLayout(1, acc_in))[:, None]
     row = head0 + gl.arange(0, BLOCK_H, layout=gl.SliceLayout(1, acc_in))
     column = half * HALF + gl.arange(0, HALF, layout=gl.SliceLayout(0, acc_in))
     place = out + (at0 + row)[:, None] * (2 * HALF) + column[None, :]
@@ -169,6 +185,8 @@ def hopper_attention(
     HAS_LENGTHS: gl.constexpr, PACKED: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
     """As attention_kernels.partial_attention, for a BF16 cache."""
+    if SPLIT:
+        gdc_launch_dependents()
     blocks: gl.constexpr = (HEADS + BLOCK_H - 1) // BLOCK_H
     program = gl.program_id(0)
     head0 = (program % blocks) * BLOCK_H
@@ -180,14 +198,14 @@ def hopper_attention(
         end = gl.minimum(end, gl.load(lengths + row))
 
     wide: gl.constexpr = [STAGES, BLOCK_N, HALF]
-    q_left = gl.allocate_shared_memory(gl.bfloat16, [BLOCK_H, HALF], TILE)
-    q_right = gl.allocate_shared_memory(gl.bfloat16, [BLOCK_H, HALF], TILE)
+    q_left = gl.allocate_shared_memory(gl.bfloat16, [1, BLOCK_H, HALF], TILE)
+    q_right = gl.allocate_shared_memory(gl.bfloat16, [1, BLOCK_H, HALF], TILE)
     left = gl.allocate_shared_memory(gl.bfloat16, wide, TILE)
     right = gl.allocate_shared_memory(gl.bfloat16, wide, TILE)
     q_rope = q_left
     rope = left
     if ROPE:
-        q_rope = gl.allocate_shared_memory(gl.bfloat16, [BLOCK_H, ROPE], TILE)
+        q_rope = gl.allocate_shared_memory(gl.bfloat16, [1, BLOCK_H, ROPE], TILE)
         rope = gl.allocate_shared_memory(gl.bfloat16, [STAGES, BLOCK_N, ROPE], TILE)
     found_smem = gl.allocate_shared_memory(indices.dtype.element_ty, [STAGES, BLOCK_N], LIST)
     member_smem = found_smem
@@ -195,11 +213,16 @@ def hopper_attention(
         member_smem = gl.allocate_shared_memory(gl.int32, [STAGES, BLOCK_N], LIST)
     q_ready = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    free_left = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    free_right = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    turns = gl.allocate_shared_memory(gl.int64, [CONSUMERS, 1], mbarrier.MBarrierLayout())
     mbarrier.init(q_ready, count=THREADS)
+    for consumer in gl.static_range(CONSUMERS):
+        mbarrier.init(turns.index(consumer), count=1)
     for stage in gl.static_range(STAGES):
         mbarrier.init(ready.index(stage), count=THREADS)
-        mbarrier.init(free.index(stage), count=CONSUMERS)
+        mbarrier.init(free_left.index(stage), count=CONSUMERS)
+        mbarrier.init(free_right.index(stage), count=CONSUMERS)
 
     at0 = (row * splits + split) * HEADS
     # In one expression: a tuple that gets a name loses its compile-time values.
@@ -209,19 +232,19 @@ def hopper_attention(
                 query, cache, indices, members, row, head0, begin, end, topk, slots, empty,
                 query_row, query_head, cache_row,
                 q_left, q_right, q_rope, left, right, rope, found_smem, member_smem,
-                q_ready, ready, free,
+                q_ready, ready, free_left, free_right, turns,
                 HEADS, ROPE, BLOCK_H, BLOCK_N, STAGES, PACKED,
             )),
             (_attend, (
                 0, out, lse, at0, head0, begin, end, slots, empty, scale2,
                 q_left, q_right, q_rope, left, right, rope, found_smem, member_smem,
-                q_ready, ready, free,
+                q_ready, ready, free_left, free_right, turns,
                 HEADS, HEADS_PER_ROW, ROPE, BLOCK_H, BLOCK_N, STAGES, PACKED, SPLIT,
             )),
             (_attend, (
                 1, out, lse, at0, head0, begin, end, slots, empty, scale2,
                 q_left, q_right, q_rope, left, right, rope, found_smem, member_smem,
-                q_ready, ready, free,
+                q_ready, ready, free_left, free_right, turns,
                 HEADS, HEADS_PER_ROW, ROPE, BLOCK_H, BLOCK_N, STAGES, PACKED, SPLIT,
             )),
         ],

@@ -1,7 +1,9 @@
-"""Triton kernels that build the union of a group's index lists by hashing.
+"""The Triton kernel that builds the union of a group's index lists by hashing.
 
-Where a key lands in the hash table depends on which program came first. What is read from the
-table does not: the lowest column of each row that names the key. So the union's order is fixed.
+Two tables without chains: a cell belongs to the lowest key that hashes to it, what loses in the
+first table tries the second, and what loses there too is listed once for each row that names it,
+which is as right and only a little longer. So there is no search, and the union depends on the
+lists alone, not on which thread came first.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
@@ -16,74 +18,106 @@ from torch import Tensor
 from sparse_mla.packing import FREE, Packing
 
 EMPTY = tl.constexpr(FREE)
-INSERT_BLOCK = 512
-UNION_BLOCK = 2048
-
-
-@triton.jit(do_not_specialize=["slots", "empty"])
-def insert_keys(
-    indices, lengths, tables, cells, topk, slots, empty,
-    ROWS: tl.constexpr, CELLS: tl.constexpr, BLOCK: tl.constexpr, HAS_LENGTHS: tl.constexpr,
-):  # fmt: skip
-    """Enter the columns of row program_id(0) into its group's table.
-
-    tables int32 [groups, 1 + ROWS, CELLS], all EMPTY: the key of each cell, then for each row the
-    lowest column that names it. cells int32 [T, topk]: where each column landed, -1 for no key.
-    """
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    end = topk
-    if HAS_LENGTHS:
-        end = tl.minimum(tl.load(lengths + row), topk)
-    key = tl.load(indices + row * topk + column, mask=column < end, other=-1).to(tl.int64)
-    there = (key >= 0) & (key < slots) & (key != empty)
-    key = tl.where(there, key, 0).to(tl.int32)
-    table = tables + (row // ROWS) * (1 + ROWS) * CELLS
-    # Knuth's multiplicative hashing: the product's high bits are its best.
-    cell = (((key * -1640531527) >> 12) & (CELLS - 1)).to(tl.int32)
-    searching = there
-    while tl.max(searching.to(tl.int32), 0) > 0:
-        # A lane that is done compares with what no cell holds, which changes nothing.
-        seen = tl.atomic_cas(table + cell, tl.where(searching, EMPTY, -2), key)
-        searching = searching & (seen != EMPTY) & (seen != key)
-        cell = tl.where(searching, (cell + 1) & (CELLS - 1), cell)
-    tl.atomic_min(table + (1 + row % ROWS) * CELLS + cell, column, mask=there)
-    tl.store(cells + row * topk + column, tl.where(there, cell, -1), mask=column < topk)
+# Odd multipliers of Knuth's multiplicative hashing (The Art of Computer Programming 3, 6.4).
+FIRST_HASH = tl.constexpr(-1640531535)
+SECOND_HASH = tl.constexpr(-1028477387)
+LARGEST_BLOCK = 8192
+INTERPRETED_BLOCK = 64
 
 
 @triton.jit
-def write_union(
-    indices, tables, cells, union, members, counts, topk,
-    ROWS: tl.constexpr, CELLS: tl.constexpr, BLOCK: tl.constexpr,
+def _keys(indices, lengths, base, flat, topk, slots, empty,
+          ROWS: tl.constexpr, HAS_LENGTHS: tl.constexpr):  # fmt: skip
+    """Slots at places `flat` of a group's lists laid end to end, and which of them are keys."""
+    row = flat // topk
+    inside = row < ROWS
+    if HAS_LENGTHS:
+        end = tl.load(lengths + base // topk + row, mask=inside, other=0)
+        inside = inside & (flat % topk < end)
+    key = tl.load(indices + base + flat, mask=inside, other=-1).to(tl.int64)
+    there = (key >= 0) & (key < slots) & (key != empty)
+    return tl.where(there, key, 0).to(tl.int32), there
+
+
+@triton.jit
+def _cell(key, MULTIPLIER: tl.constexpr, CELLS: tl.constexpr):
+    return ((key * MULTIPLIER) >> 13) & (CELLS - 1)
+
+
+@triton.jit
+def _won(table, key, there, CELLS: tl.constexpr):
+    """The cell that `key` owns, in either table, -1 for none."""
+    first = _cell(key, FIRST_HASH, CELLS)
+    second = CELLS + _cell(key, SECOND_HASH, CELLS)
+    # Volatile: other threads' atomics are not in this one's L1 cache.
+    own_first = tl.load(table + first, mask=there, other=EMPTY, volatile=True) == key
+    own_second = tl.load(table + second, mask=there, other=EMPTY, volatile=True) == key
+    cell = tl.where(own_first, first, tl.where(own_second, second, -1))
+    return tl.where(there, cell, -1)
+
+
+@triton.jit(do_not_specialize=["slots", "empty"])
+def build_union(
+    indices, lengths, tables, union, members, counts, topk, slots, empty,
+    ROWS: tl.constexpr, CELLS: tl.constexpr, BLOCK: tl.constexpr, HAS_LENGTHS: tl.constexpr,
 ):  # fmt: skip
-    """The union of group program_id(0), its members and its length, from what insert_keys left."""
+    """The union of group program_id(0) of indices [T, topk], its members and its length.
+
+    tables int32 [groups, 1 + ROWS, 2 * CELLS], of any content: the key of each cell, then for
+    each row the lowest column that names it.
+    """
     group = tl.program_id(0).to(tl.int64)
-    table = tables + group * (1 + ROWS) * CELLS
+    size: tl.constexpr = (1 + ROWS) * 2 * CELLS
+    table = tables + group * size
     base = group * ROWS * topk
+    lane = tl.arange(0, BLOCK)
+    for start in range(0, size, BLOCK):
+        tl.store(table + start + lane, EMPTY, mask=start + lane < size)
+    tl.debug_barrier()
+    for start in range(0, ROWS * topk, BLOCK):
+        key, there = _keys(
+            indices, lengths, base, start + lane, topk, slots, empty, ROWS, HAS_LENGTHS
+        )
+        tl.atomic_min(table + _cell(key, FIRST_HASH, CELLS), key, mask=there)
+    tl.debug_barrier()
+    for start in range(0, ROWS * topk, BLOCK):
+        key, there = _keys(
+            indices, lengths, base, start + lane, topk, slots, empty, ROWS, HAS_LENGTHS
+        )
+        first = tl.load(table + _cell(key, FIRST_HASH, CELLS), mask=there, other=0, volatile=True)
+        lost = there & (first != key)
+        tl.atomic_min(table + CELLS + _cell(key, SECOND_HASH, CELLS), key, mask=lost)
+    tl.debug_barrier()
+    for start in range(0, ROWS * topk, BLOCK):
+        flat = start + lane
+        key, there = _keys(indices, lengths, base, flat, topk, slots, empty, ROWS, HAS_LENGTHS)
+        cell = _won(table, key, there, CELLS)
+        owner = table + (1 + flat // topk) * 2 * CELLS + cell
+        tl.atomic_min(owner, flat % topk, mask=cell >= 0)
+    tl.debug_barrier()
     written = tl.zeros([], tl.int32)
     for start in range(0, ROWS * topk, BLOCK):
-        flat = start + tl.arange(0, BLOCK)
-        inside = flat < ROWS * topk
+        flat = start + lane
+        key, there = _keys(indices, lengths, base, flat, topk, slots, empty, ROWS, HAS_LENGTHS)
+        cell = _won(table, key, there, CELLS)
         row = flat // topk
-        cell = tl.load(cells + base + flat, mask=inside, other=-1)
-        there = cell >= 0
         bits = tl.zeros([BLOCK], tl.int32)
         first = tl.full([BLOCK], ROWS, tl.int32)
         own = tl.full([BLOCK], -1, tl.int32)
         for back in tl.static_range(ROWS):
-            other = ROWS - 1 - back
-            lowest = tl.load(table + (1 + other) * CELLS + cell, mask=there, other=EMPTY)
+            other: tl.constexpr = ROWS - 1 - back
+            at = table + (1 + other) * 2 * CELLS + cell
+            lowest = tl.load(at, mask=cell >= 0, other=EMPTY, volatile=True)
             has = lowest != EMPTY
             bits = tl.where(has, bits | (1 << other), bits)
             first = tl.where(has, other, first)
             own = tl.where(row == other, lowest, own)
-        # A row's second naming of a slot stands for itself, for that row alone.
-        again = own != flat % topk
-        emit = there & (again | (first == row))
+        # Stands for itself and its row alone: a slot named again, and a key that owns no cell.
+        alone = own != flat % topk
+        emit = there & (alone | (first == row))
         at = written + tl.cumsum(emit.to(tl.int32), 0) - 1
-        key = tl.load(indices + base + flat, mask=emit, other=0).to(tl.int32)
         tl.store(union + base + at, key, mask=emit)
-        tl.store(members + base + at, tl.where(again, 1 << row, bits), mask=emit)
+        tl.store(members + base + at, tl.where(alone, 1 << row, bits), mask=emit)
         written += tl.sum(emit.to(tl.int32), 0)
     tl.store(counts + group, written)
 
@@ -94,16 +128,14 @@ def launch_packing(
     """Fill `packing` from indices [T, topk]."""
     rows, topk = packing.rows, packing.topk
     groups = len(packing.counts)
-    cells = triton.next_power_of_2(rows * topk + rows * topk // 4)
-    tables = torch.full((groups, 1 + rows, cells), FREE, dtype=torch.int32, device=indices.device)
-    landed = torch.empty(indices.shape, dtype=torch.int32, device=indices.device)
-    block = min(INSERT_BLOCK, triton.next_power_of_2(topk))
-    insert_keys[(len(indices), triton.cdiv(topk, block))](
-        indices, indices if lengths is None else lengths, tables, landed, topk, slots, empty_index,
-        ROWS=rows, CELLS=cells, BLOCK=block, HAS_LENGTHS=lengths is not None, num_warps=4,
-    )  # fmt: skip
-    union_block = min(UNION_BLOCK, triton.next_power_of_2(rows * topk))
-    write_union[(groups,)](
-        indices, tables, landed, packing.indices, packing.members, packing.counts, topk,
-        ROWS=rows, CELLS=cells, BLOCK=union_block, num_warps=8,
+    cells = max(64, triton.next_power_of_2(rows * topk // 2 + 1))
+    tables = torch.empty((groups, 1 + rows, 2 * cells), dtype=torch.int32, device=indices.device)
+    block = min(LARGEST_BLOCK, triton.next_power_of_2(rows * topk))
+    if indices.device.type == "cpu":
+        block = min(block, INTERPRETED_BLOCK)
+    build_union[(groups,)](
+        indices, indices if lengths is None else lengths, tables,
+        packing.indices, packing.members, packing.counts, topk, slots, empty_index,
+        ROWS=rows, CELLS=cells, BLOCK=block, HAS_LENGTHS=lengths is not None,
+        num_warps=min(16, max(1, block // 256)),
     )  # fmt: skip
