@@ -13,6 +13,7 @@ ARGS ?=
 run_flags = $(if $(ENGINE),--engine "$(ENGINE)") $(if $(MODEL),--model "$(MODEL)") \
 	$(if $(TASK),--task "$(TASK)") $(if $(OUT),--out "$(OUT)") \
 	$(if $(BASELINE),--baseline "$(BASELINE)") $(foreach url,$(URL),--url "$(url)") \
+	$(foreach log,$(LOG),--log "$(log)") \
 	$(if $(REFERENCES),--references)
 run = $(EVALSUITE) run $(if $(SUITE),"$(SUITE)") $(run_flags) --limit $(1) $(2) $(ARGS)
 

@@ -45,6 +45,17 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             raise ValueError("concurrency must be at least 1")
 
 
+class Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What one arm asks of a cluster's node."""
+
+    cpus: int = 1
+    gpus: int = 0
+
+    def __post_init__(self) -> None:
+        if self.cpus < 0 or self.gpus < 0:
+            raise ValueError("resources must not be negative")
+
+
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a suite file holds.
 
@@ -52,7 +63,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     chats, and `thinking` tells of a model that thinks first. `limit` is a number of items, None for
     all; `block_size` the items that one arm answers before the next arm's turn (None: chosen by
     concurrency). A report-only suite is judged and shown, and exits 0. `unavailable` names checks
-    that this engine cannot feed.
+    that this engine cannot feed. `resources` is what an arm asks for under `--executor ray`.
     """
 
     name: str
@@ -71,6 +82,7 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     baseline: Literal["auto", "none"] = "auto"
     unavailable: tuple[str, ...] = ()
     policy: Options = {}
+    resources: Resources = Resources()
 
     def __post_init__(self) -> None:
         smallest = {"shots": 0, "max_tokens": 1, "limit": 1, "repeats": 1, "block_size": 1}
@@ -107,7 +119,8 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line sets beside the suite; None leaves the suite's value.
 
     `arm` asks for that arm and those that it is compared with; where arms are servers for that arm
-    alone, unless `references`. `urls` are addresses of running servers, `URL` or `ARM=URL`.
+    alone, unless `references`. `urls` are addresses of running servers and `logs` their log files,
+    each for all arms or `ARM=…`.
     """
 
     engine: str | None = None
@@ -117,6 +130,7 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
     arm: str | None = None
     references: bool = False
     urls: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
     limit: int | Literal["all"] | None = None
     repeats: int | None = None
 
@@ -172,20 +186,20 @@ def _with_references(overrides: Overrides, engine: EngineConfig) -> tuple[str, .
     return tuple(one.name for one in reference_arms(arm))
 
 
-def _addresses(urls: Sequence[str]) -> dict[str, Scalar | list[Scalar] | dict[str, Scalar]]:
-    """Return the options `url` and `urls` that `URL` and `ARM=URL` stand for."""
-    found: dict[str, Scalar | list[Scalar] | dict[str, Scalar]] = {}
+def _by_arm(words: Sequence[str], single: str) -> dict[str, Scalar | dict[str, Scalar]]:
+    """Return the options that `WORD` and `ARM=WORD` stand for: `single`, and its plural by arm."""
+    found: dict[str, Scalar | dict[str, Scalar]] = {}
     by_arm: dict[str, Scalar] = {}
-    for one in urls:
-        name, equals, address = one.partition("=")
+    for one in words:
+        name, equals, word = one.partition("=")
         if equals and "/" not in name:
-            by_arm[parse_arm(name).name] = address
-        elif "url" in found:
-            raise UsageError("two URLs for the same arms; write ARM=URL", field="url")
+            by_arm[parse_arm(name).name] = word
+        elif single in found:
+            raise UsageError(f"two for the same arms; write ARM={single.upper()}", field=single)
         else:
-            found["url"] = one
+            found[single] = one
     if by_arm:
-        found["urls"] = by_arm
+        found[f"{single}s"] = by_arm
     return found
 
 
@@ -205,11 +219,13 @@ def _engine(config: EngineConfig, overrides: Overrides) -> EngineConfig:
             config = EngineConfig(kind=overrides.engine)
         except ValueError as problem:
             raise UsageError(str(problem), field="engine") from None
-    if overrides.urls:
+    for single, words in (("url", overrides.urls), ("log", overrides.logs)):
+        if not words:
+            continue
         if config.kind not in SERVED:
-            raise UsageError(f"engine {config.kind} is no server", field="url")
-        kept = {k: v for k, v in config.options.items() if k not in ("url", "urls")}
-        options = {**kept, **_addresses(overrides.urls)}
+            raise UsageError(f"engine {config.kind} is no server", field=single)
+        kept = {k: v for k, v in config.options.items() if k not in (single, f"{single}s")}
+        options = {**kept, **_by_arm(words, single)}
         config = msgspec.structs.replace(config, options=options)
     if overrides.model is not None:
         config = msgspec.structs.replace(config, model=overrides.model)

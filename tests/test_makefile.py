@@ -49,9 +49,10 @@ def test_variables_reach_the_command() -> None:
         'run "s" --engine "e" --model "m m" --task "gsm8k" --out "o" --baseline "b" '
         "--limit all --arm eager --repeats 2"
     )
-    served = commands("eval-mtp5", "URL=http://a:1 mtp5=http://b:2", "REFERENCES=1")[1]
+    served = commands("eval-mtp5", "URL=http://a:1 mtp5=http://b:2", "LOG=s.log", "REFERENCES=1")[1]
     assert served.endswith(
-        '--url "http://a:1" --url "mtp5=http://b:2" --references --limit 200 --arm mtp5'
+        '--url "http://a:1" --url "mtp5=http://b:2" --log "s.log" --references '
+        "--limit 200 --arm mtp5"
     )
     accept = commands("baseline", "RUN=runs/x", "WHY=three clean runs")[1]
     assert accept.endswith('baseline accept "runs/x" --why "three clean runs"')

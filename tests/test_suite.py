@@ -134,8 +134,10 @@ def test_urls_become_options_of_a_served_engine(tmp_path: Path) -> None:
     options = resolve_suite(path, Overrides(urls=urls)).engine.options
     assert options["url"] == "http://a:1/v1?x=y"
     assert options["urls"] == {"mtp5": "http://b:2"}
-    with pytest.raises(UsageError, match="two URLs"):
+    with pytest.raises(UsageError, match="two for the same arms; write ARM=URL"):
         resolve_suite(path, Overrides(urls=("http://a", "http://b")))
+    logs = resolve_suite(path, Overrides(logs=("a.log", "mtp1=b.log"))).engine.options
+    assert (logs["log"], logs["logs"]) == ("a.log", {"mtp1": "b.log"})
     with pytest.raises(UsageError, match="'mtp9' drafts 9"):
         resolve_suite(path, Overrides(urls=("mtp9=http://a",)))
     with pytest.raises(UsageError, match="engine mini is no server"):
