@@ -71,6 +71,7 @@ def main() -> None:
 @click.option("--arm", help="That arm and those it is compared with; of served models it alone.")
 @click.option("--references", is_flag=True, help="With --arm: start servers to compare with too.")
 @click.option("--url", "urls", multiple=True, metavar="[ARM=]URL", help="A server that runs.")
+@click.option("--log", "logs", multiple=True, metavar="[ARM=]FILE", help="That server's log.")
 @click.option(
     "--limit", metavar="N|all", callback=_limit, help="Items, drawn by hash; `all` for every one."
 )
@@ -92,6 +93,7 @@ def run(
     arm: str | None,
     references: bool,
     urls: tuple[str, ...],
+    logs: tuple[str, ...],
     limit: Limit | None,
     items: str | None,
     shard: str | None,
@@ -115,6 +117,7 @@ def run(
         arm=arm,
         references=references,
         urls=urls,
+        logs=logs,
         limit=limit,
         repeats=repeats,
     )
