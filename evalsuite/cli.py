@@ -78,6 +78,12 @@ def main() -> None:
 @click.option("--items", metavar="FILE|flips:RUN", help="Item ids, or where a run's arms disagree.")
 @click.option("--shard", metavar="I/N", help="Part I of N of the items; `merge` joins the parts.")
 @click.option("--repeats", type=click.IntRange(min=1), help="How often each item is asked.")
+@click.option(
+    "--executor",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    help="Run the arms here, or as tasks of the Ray cluster at RAY_ADDRESS.",
+)
 @click.option("--out", type=PATH, help="The run folder; runs/<time>-<suite> by default.")
 @click.option("--resume", "mode", flag_value="resume", help="Go on with the run in --out.")
 @click.option("--fresh", "mode", flag_value="fresh", help="Replace the run in --out.")
@@ -98,6 +104,7 @@ def run(
     items: str | None,
     shard: str | None,
     repeats: int | None,
+    executor: Literal["local", "ray"],
     out: Path | None,
     mode: Mode | None,
     baseline: str | None,
@@ -122,7 +129,7 @@ def run(
         repeats=repeats,
     )
     part = None if shard is None else parse_part(shard)
-    asked = Launch(suite, overrides, items, out, mode or "new", part)
+    asked = Launch(suite, overrides, items, out, mode or "new", part, executor)
     _end(run_and_judge(asked, baseline=baseline, judged=not no_judge), as_json)
 
 
@@ -299,10 +306,40 @@ def kernel_check(kernel: str, geometry: str | None, as_json: bool) -> None:
 
 @main.command()
 @click.argument("faults", metavar="[FAULT …]", nargs=-1)
+@click.option("--fault", "more", multiple=True, metavar="ID", help="A fault, as an argument.")
+@click.option("--family", "families", multiple=True, metavar="A…H|S", help="A whole family.")
+@click.option("--quick", is_flag=True, help="Twelve faults, every family, fewer items.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="A GPU where there is one.")
+@click.option("--items", type=click.IntRange(min=1), help="The most items of a trial.")
+@click.option("--healthy", type=click.IntRange(min=0), help="How many healthy runs.")
+@click.option("--model", help="Another checkpoint than the embedded one.")
+@click.option("--out", type=PATH, help="Folder for the table; runs/<time>-prove by default.")
 @JSON_OPTION
-def prove(faults: tuple[str, ...], as_json: bool) -> None:
+def prove(
+    faults: tuple[str, ...],
+    more: tuple[str, ...],
+    families: tuple[str, ...],
+    quick: bool,
+    device: str | None,
+    items: int | None,
+    healthy: int | None,
+    model: str | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
     """Inject faults; show which check caught each, and after how many items."""
-    _end(feature("faults.prove", "prove_faults", "prove")(faults), as_json)
+    proving = feature("faults.prove", "prove_faults", "prove")
+    proof = proving(
+        (*faults, *more),
+        families=families,
+        quick=quick,
+        device=device,
+        items=items,
+        healthy=healthy,
+        model=model,
+        out=out,
+    )
+    _end(proof, as_json)
 
 
 @main.command()

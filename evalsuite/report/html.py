@@ -49,6 +49,11 @@ def render_broken_html(name: str, reason: str) -> str:
     return _render("broken.html", _text("report.css"), "", name=name, reason=reason)
 
 
+def render_page(template: str, **values: object) -> str:
+    """Return a page of another kind in the report's style; it has no script."""
+    return _render(template, _text("report.css"), "", **values)
+
+
 def _render(template: str, style: str, script: str, **values: object) -> str:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),

@@ -1,0 +1,147 @@
+"""A proof as a table: in a terminal, as Markdown, as JSON and as a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+
+from evalsuite.faults.fault import FAMILIES
+from evalsuite.report.text import markdown
+from evalsuite.show import table_of
+
+Proof = dict[str, Any]
+Row = dict[str, Any]
+
+
+def write(proof: Proof, stem: Path) -> None:
+    """Write `stem`.json, .md and .html."""
+    from evalsuite.faults.page import render
+
+    text = json.dumps(proof, indent=1, ensure_ascii=False, allow_nan=False)
+    stem.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+    stem.with_suffix(".md").write_text(as_markdown(proof), encoding="utf-8")
+    stem.with_suffix(".html").write_text(render(proof), encoding="utf-8")
+
+
+def word(row: Row) -> str:
+    """What became of a fault, in a word or two."""
+    if row["problem"]:
+        return "not tried"
+    if not row["caught"]:
+        return "not caught"
+    return "caught" if row["as_expected"] else "caught otherwise"
+
+
+def reason(row: Row) -> str:
+    """What the report says of a fault, or why it says nothing."""
+    return str(row["problem"] or row["says"] or row["blind"] or "nothing")
+
+
+def summary(proof: Proof) -> str:
+    """The proof in a sentence."""
+    rows, runs = proof["faults"], proof["healthy"]
+    told = f"{proof['caught']} of {len(rows)} injected faults caught"
+    blind = [row["id"] for row in rows if not row["caught"] and row["blind"]]
+    missed = [row["id"] for row in rows if not row["caught"] and not row["blind"]]
+    if blind:
+        told += f"; {', '.join(blind)} cannot be seen, and the table says why"
+    if missed:
+        told += f"; not caught: {', '.join(missed)}"
+    return f"{told}; {proof['false_alarms']} false alarms in {len(runs)} healthy runs"
+
+
+def placed(proof: Proof) -> tuple[int, int]:
+    """How often the likely family was right, of the faults that were caught."""
+    caught = [row for row in proof["faults"] if row["caught"] and row["likely_family"]]
+    return sum(row["likely_family"] == row["family"] for row in caught), len(caught)
+
+
+def terminal(proof: Proof) -> list[RenderableType]:
+    """What `prove` shows."""
+    rows = [
+        [row["id"], word(row), ", ".join(row["checks"]) or "-", str(row["items"]),
+         f"{row['seconds']:.0f}", reason(row)]
+        for row in proof["faults"]
+    ]  # fmt: skip
+    shown: list[RenderableType] = [
+        table_of(["fault", "", "checks", "items", "s", "what the report says"], rows)
+    ]
+    if proof["healthy"]:
+        runs = [
+            [run["name"], "ALARM" if run["alarms"] else "green", run["says"] or "-"]
+            for run in proof["healthy"]
+        ]
+        shown.append(table_of(["healthy run", "", "what the report says"], runs))
+    return [*shown, summary(proof)]
+
+
+def as_markdown(proof: Proof) -> str:
+    """The page for `benchmarks/results`."""
+    machine = proof["machine"]
+    hardware = machine["hardware"]
+    right, of = placed(proof)
+    lines = [
+        "# Injected faults and healthy runs",
+        "",
+        f"{summary(proof)}. {hardware['name']} ({hardware['device']}), {machine['dtype']}, torch "
+        f"{machine['software']['torch']}, {machine['date']}, {proof['seconds'] / 60:.0f} minutes. "
+        f"A trial is judged after {machine['batch']} items and each doubling up to "
+        f"{machine['items']}, and ends when the gate is red. Each fault is held against a healthy "
+        "run of the same machine.",
+        "",
+        f"From the failed run alone the right family was named for {right} of {of} faults.",
+        "",
+    ]
+    for letter, name in FAMILIES.items():
+        rows = [row for row in proof["faults"] if row["family"] == letter]
+        if rows:
+            lines += _family(letter, name, rows)
+    lines += _healthy(proof)
+    return "\n".join(lines) + "\n"
+
+
+def _family(letter: str, name: str, rows: list[Row]) -> list[str]:
+    caught = sum(row["caught"] for row in rows)
+    lines = [
+        f"## {letter}: {name} ({caught} of {len(rows)})",
+        "",
+        "| fault | what is done | arms | | checks that failed | items | s | what the report says | "
+        "likely family |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        conditions = "" if row["conditions"].startswith("as in") else f" ({row['conditions']})"
+        cells = [
+            f"{row['id']} {row['title']} ({row['source']})",
+            row["changes"] + conditions,
+            ", ".join(row["arms"]),
+            word(row),
+            ", ".join(row["checks"]) or "-",
+            str(row["items"]),
+            f"{row['seconds']:.0f}",
+            reason(row),
+            row["likely_family"] or "-",
+        ]
+        lines.append("| " + " | ".join(markdown(cell) for cell in cells) + " |")
+    return [*lines, ""]
+
+
+def _healthy(proof: Proof) -> list[str]:
+    if not proof["healthy"]:
+        return []
+    lines = [
+        "## Healthy runs",
+        "",
+        "| run | items | | what the report says |",
+        "| --- | --- | --- | --- |",
+    ]
+    for run in proof["healthy"]:
+        cells = [
+            *(run["name"], str(run["items"])),
+            *("ALARM" if run["alarms"] else "green", run["says"] or "-"),
+        ]
+        lines.append("| " + " | ".join(markdown(cell) for cell in cells) + " |")
+    return [*lines, ""]
