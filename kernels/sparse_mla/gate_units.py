@@ -131,34 +131,26 @@ def _merge_units(architecture: str) -> Iterator[Unit]:
 
 
 def _packing_units(architecture: str) -> Iterator[Unit]:
-    for rows in (2, 3, 4, 6):
+    for rows in (2, 3, 4):
         for columns in TOP_KS:
-            cells = 1 << (rows * columns * 5 // 4 - 1).bit_length()
-            union = min(packing_kernels.UNION_BLOCK, 1 << (rows * columns - 1).bit_length())
+            entries = rows * columns
+            block = min(packing_kernels.LARGEST_BLOCK, 1 << (entries - 1).bit_length())
+            pointers = ("indices", "lengths", "tables", "union", "members", "counts")
             yield _unit(
                 f"{rows} rows of top-{columns}",
                 architecture,
-                packing_kernels.insert_keys,
+                packing_kernels.build_union,
                 {
-                    **dict.fromkeys(("indices", "lengths", "tables", "cells"), "*i32"),
+                    **dict.fromkeys(pointers, "*i32"),
                     **dict.fromkeys(("topk", "slots", "empty"), "i32"),
                 },
                 {
-                    "ROWS": rows,
-                    "CELLS": cells,
-                    "BLOCK": min(packing_kernels.INSERT_BLOCK, columns),
-                    "HAS_LENGTHS": True,
+                    **{"ROWS": rows, "CELLS": max(64, 1 << (entries // 2).bit_length())},
+                    **{"BLOCK": block, "HAS_LENGTHS": True},
                 },
-                4,
-            )
-            pointers = ("indices", "tables", "cells", "union", "members", "counts")
-            yield _unit(
-                f"{rows} rows of top-{columns}",
-                architecture,
-                packing_kernels.write_union,
-                {**dict.fromkeys(pointers, "*i32"), "topk": "i32"},
-                {"ROWS": rows, "CELLS": cells, "BLOCK": union},
-                8,
+                min(16, max(1, block // 256)),
+                aligned=frozenset({"topk"}),
+                representative=(rows, columns) == (2, 2048),
             )
 
 

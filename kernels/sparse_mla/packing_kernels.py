@@ -105,13 +105,14 @@ def build_union(
         first = tl.full([BLOCK], ROWS, tl.int32)
         own = tl.full([BLOCK], -1, tl.int32)
         for back in tl.static_range(ROWS):
-            other: tl.constexpr = ROWS - 1 - back
-            at = table + (1 + other) * 2 * CELLS + cell
+            # Not annotated: Triton 3.7 refuses to define a tl.constexpr twice.
+            other = ROWS - 1 - back
+            at = table + (ROWS - back) * 2 * CELLS + cell
             lowest = tl.load(at, mask=cell >= 0, other=EMPTY, volatile=True)
             has = lowest != EMPTY
-            bits = tl.where(has, bits | (1 << other), bits)
-            first = tl.where(has, other, first)
-            own = tl.where(row == other, lowest, own)
+            bits = tl.where(has, bits | (1 << (ROWS - 1 - back)), bits)
+            first = tl.where(has, ROWS - 1 - back, first)
+            own = tl.where(row == ROWS - 1 - back, lowest, own)
         # Stands for itself and its row alone: a slot named again, and a key that owns no cell.
         alone = own != flat % topk
         emit = there & (alone | (first == row))
