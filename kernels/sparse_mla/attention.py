@@ -128,7 +128,10 @@ def _plan(
         query = query.contiguous().view(len(indices), -1, query.shape[2])
     architecture, dtype = architecture_of(query.device), cache_dtype_of(cache, cache_scale)
     heads = query.shape[1]
-    config = config or choose_config(architecture, dtype, heads)
+    rows = len(query) if split_size is None else None
+    config = config or choose_config(architecture, dtype, heads, rows)
+    if config.kernel == "gluon" and (architecture, dtype, rank) != ("sm_90", "bfloat16", 512):
+        raise ValueError(f"{config.label} takes a BF16 cache of 512 on sm_90, not {dtype} {rank}")
     if split_size is None:
         topk = indices.shape[1]
         split_size = choose_split(len(query), heads, topk, processors(query.device), config)
@@ -161,17 +164,18 @@ def _launch(
         parts, part_lse = empty_parts(
             len(query), problem.splits, case.heads, case.kv_lora_rank, query
         )
-    tensors = (query, cache, problem.indices, problem.lengths, problem.members)
-    where = (parts, part_lse, scale * LOG2E, empty_index, problem.columns_per_split, problem.splits)
     # Here and not above: this module is imported where Triton is not installed.
     from sparse_mla import attention_kernels
 
+    launch = attention_kernels.launch_partial
     if case.config.kernel == "gluon":
         from sparse_mla import gluon_kernels
 
-        gluon_kernels.launch_hopper(case, *tensors, *where)
-    else:
-        attention_kernels.launch_partial(case, *tensors, cache_scale, *where)
+        launch = gluon_kernels.launch_hopper
+    launch(
+        case, query, cache, problem.indices, problem.lengths, problem.members, cache_scale,
+        parts, part_lse, scale * LOG2E, empty_index, problem.columns_per_split, problem.splits,
+    )  # fmt: skip
     if case.split:
         early = attention_kernels.launches_early(case)
         attention_kernels.launch_merge(parts, part_lse, out, lse, early)

@@ -50,16 +50,20 @@ def partial_attention(
     BLOCK_H: tl.constexpr, BLOCK_N: tl.constexpr,
     HAS_LENGTHS: tl.constexpr, PACKED: tl.constexpr, SCALE: tl.constexpr,
     HALF: tl.constexpr, PREFETCH: tl.constexpr, UPCAST: tl.constexpr, SPLIT: tl.constexpr,
-    EARLY: tl.constexpr,
+    EARLY: tl.constexpr, DENSE: tl.constexpr,
 ):  # fmt: skip
     """out [T, splits, HEADS, RANK] and lse [T, splits, HEADS] of each range of columns.
 
     With SPLIT both are float32 and lse is in base 2; without it `splits` is 1 and they are the
     result. With PACKED a row stands for HEADS / HEADS_PER_ROW rows that share one list, and bit r
-    of members [T, topk] tells whether row r of them has the key.
+    of members [T, topk] tells whether row r of them has the key. DENSE: rows of cache and heads of
+    query lie end to end, so that their distance is known at compile time.
     """
     if EARLY:
         gdc_launch_dependents()
+    if DENSE:
+        cache_row = RANK + ROPE
+        query_head = RANK + ROPE
     blocks: tl.constexpr = (HEADS + BLOCK_H - 1) // BLOCK_H
     program = tl.program_id(0)
     head = (program % blocks) * BLOCK_H + tl.arange(0, BLOCK_H)
@@ -234,6 +238,8 @@ def launch_partial(
     """Launch partial_attention for query [T, heads, D] and indices [T, topk]."""
     blocks = triton.cdiv(case.heads, case.config.block_h)
     unused = indices
+    fixed = constants(case, lengths is not None, factors is not None)
+    fixed["DENSE"] = is_dense(case, query, cache)
     partial_attention[(len(query) * blocks * splits,)](
         query, cache, indices,
         unused if lengths is None else lengths,
@@ -241,9 +247,14 @@ def launch_partial(
         unused if factors is None else factors,
         parts, part_lse, scale2, indices.shape[1], len(cache), empty, columns_per_split, splits,
         query.stride(0), query.stride(1), cache.stride(0),
-        **constants(case, lengths is not None, factors is not None),
-        num_warps=case.config.num_warps, num_stages=case.config.num_stages,
+        **fixed, num_warps=case.config.num_warps, num_stages=case.config.num_stages,
     )  # fmt: skip
+
+
+def is_dense(case: Case, query: Tensor, cache: Tensor) -> bool:
+    """Whether rows of the cache and heads of the query lie end to end."""
+    width = case.kv_lora_rank + case.rope_dim
+    return query.stride(1) == width and cache.stride(0) == width
 
 
 def launches_early(case: Case) -> bool:
@@ -271,6 +282,7 @@ def constants(case: Case, has_lengths: bool, has_scale: bool) -> dict[str, int |
         "UPCAST": interpreted,
         "SPLIT": case.split,
         "EARLY": launches_early(case),
+        "DENSE": True,
     }
 
 

@@ -105,8 +105,7 @@ def build_union(
         first = tl.full([BLOCK], ROWS, tl.int32)
         own = tl.full([BLOCK], -1, tl.int32)
         for back in tl.static_range(ROWS):
-            # Not annotated: Triton 3.7 refuses to define a tl.constexpr twice.
-            other = ROWS - 1 - back
+            # From the last row to the first, without a name: Triton refuses to define one twice.
             at = table + (ROWS - back) * 2 * CELLS + cell
             lowest = tl.load(at, mask=cell >= 0, other=EMPTY, volatile=True)
             has = lowest != EMPTY
