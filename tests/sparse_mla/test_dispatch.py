@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from routes import ROUTES
 from torch import Tensor
 
-from sparse_mla import dispatch, external, launches
+from sparse_mla import dispatch, external, launches, table
 from sparse_mla.architecture import architecture_of, cache_dtype_of
 from sparse_mla.capability import ALL_ROW_KINDS, Capability
 from sparse_mla.dispatch import select
@@ -288,3 +289,21 @@ def test_devices_and_types_have_one_name(monkeypatch: pytest.MonkeyPatch) -> Non
     assert cache_dtype_of(fp8, torch.ones(4)) == "fp8_e4m3_row"
     with pytest.raises(ValueError, match="int8"):
         cache_dtype_of(torch.zeros(4, 8, dtype=torch.int8))
+
+
+def test_packages_offer_kernels_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    def point(name: str, value: object) -> SimpleNamespace:
+        return SimpleNamespace(name=name, load=lambda: value)
+
+    geometry = replace(LATENT, architecture="gfx950", cache_dtype="bfloat16")
+    for offered in ([point("mine", entry("mine"))], [point("mine", 7)]):
+        monkeypatch.setattr(table, "entry_points", lambda group, offered=offered: offered)
+        table._offered.cache_clear()
+        if offered[0].load() == 7:
+            with pytest.raises(TypeError, match=r"mine of sparse_mla\.kernels"):
+                select(geometry)
+        else:
+            kernel = select(geometry)
+            assert kernel is not None and kernel.name == "mine"
+    monkeypatch.undo()
+    table._offered.cache_clear()
