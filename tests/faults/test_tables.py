@@ -1,0 +1,129 @@
+"""A proof as JSON, Markdown, page and exit code."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from evalsuite.cli import main
+from evalsuite.faults.catalogue import FAULTS
+from evalsuite.faults.healthy import HealthyRun, variations
+from evalsuite.faults.prove import Proof
+from evalsuite.faults.tables import as_markdown, placed, summary, terminal, write
+from evalsuite.faults.trial import Trial
+from evalsuite.localise import Localisation
+
+MACHINE = {
+    "date": "2026-09-01",
+    "hardware": {"device": "cpu", "name": "a <b> machine", "count": 1},
+    "software": {"torch": "2.11.0"},
+    "dtype": "float32",
+    "items": 128,
+    "batch": 16,
+}
+
+
+def trial(name: str, *checks: str, family: str = "A", problem: str | None = None) -> Trial:
+    fault = FAULTS[name]
+    return Trial(
+        fault=fault,
+        caught=bool(checks),
+        expected=bool(set(checks) & set(fault.checks)),
+        checks=checks,
+        items=16,
+        seconds=1.25,
+        says="route: verify rows went to <rope_576> | other" if checks else "",
+        figures={},
+        healthy={},
+        place=Localisation(family, "only widths 2 are wrong", ()) if checks else None,
+        problem=problem,
+    )
+
+
+@pytest.fixture
+def proof(tmp_path: Path) -> Proof:
+    trials = [trial("A-01", "route"), trial("C-13"), trial("D-07", "equality")]
+    runs = [HealthyRun(v.name, 128, 9.0, (), "") for v in variations(10)]
+    return Proof(trials, runs, MACHINE, 77.0, tmp_path)
+
+
+def test_json_has_what_is_promised(proof: Proof) -> None:
+    told = json.loads(json.dumps(proof.as_json(), allow_nan=False))
+    assert told["false_alarms"] == 0 and told["caught"] == 2 and told["total"] == 3
+    for row in told["faults"]:
+        assert {"id", "family", "caught", "checks", "items", "seconds"} <= set(row)
+    assert [row["id"] for row in told["faults"]] == ["A-01", "C-13", "D-07"]
+
+
+def test_a_fault_that_cannot_be_seen_stays_in_the_table_with_its_reason(proof: Proof) -> None:
+    page = as_markdown(proof.as_json())
+    assert "C-13" in page and "order of scores" in page
+    assert "C-13 cannot be seen" in summary(proof.as_json())
+    assert proof.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        trial("A-03"),
+        trial("A-03", "wall"),
+        trial("A-03", problem="LookupError: no seam"),
+    ],
+    ids=["missed", "by another check", "not tried"],
+)
+def test_a_fault_that_is_missed_fails_the_proof(proof: Proof, bad: Trial) -> None:
+    assert replace(proof, trials=[*proof.trials, bad]).exit_code == 1
+
+
+def test_one_false_alarm_in_ten_is_borne_and_two_are_not(proof: Proof) -> None:
+    alarm = replace(proof.healthy[0], alarms=("equality",))
+    one = replace(proof, healthy=[alarm, *proof.healthy[1:]])
+    two = replace(proof, healthy=[alarm, alarm, *proof.healthy[2:]])
+    assert (one.exit_code, two.exit_code) == (0, 1)
+    assert two.false_alarms == 2 and "ALARM" in as_markdown(two.as_json())
+
+
+def test_how_often_the_family_was_right(proof: Proof) -> None:
+    assert placed(proof.as_json()) == (1, 2)
+
+
+class Tags(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag not in ("meta", "link", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_escapes_what_it_shows(proof: Proof, tmp_path: Path) -> None:
+    write(proof.as_json(), tmp_path / "prove")
+    page = (tmp_path / "prove.html").read_text()
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == []
+    assert "a &lt;b&gt; machine" in page and "<b>" not in page
+    assert page.count("data-fault=") == 3 and "http" not in page.replace("http-equiv", "")
+    assert json.loads((tmp_path / "prove.json").read_text())["caught"] == 2
+    assert terminal(proof.as_json())
+
+
+def test_every_kind_of_variation_occurs_and_has_its_own_name() -> None:
+    names = [varied.name for varied in variations(30)]
+    assert len(set(names)) == 30
+    for kind in ("order", "shuffled", "batch of 3/4", "chunks of 256", "no prefix cache"):
+        assert any(kind in name for name in names)
+
+
+def test_an_unknown_fault_is_one_line_and_exit_code_2() -> None:
+    done = CliRunner().invoke(main, ["prove", "Z-99"])
+    assert done.exit_code == 2 and "no fault 'Z-99'" in done.stderr
