@@ -13,13 +13,14 @@ from torch import Tensor
 
 from sparse_mla import dispatch, external, launches, table
 from sparse_mla.architecture import architecture_of, cache_dtype_of
+from sparse_mla.builtin import AMD, NVIDIA
 from sparse_mla.capability import ALL_ROW_KINDS, Capability
 from sparse_mla.dispatch import select
 from sparse_mla.forcing import forced
 from sparse_mla.geometry import Geometry, UnsupportedGeometry, row_width
 from sparse_mla.launches import Launch
 from sparse_mla.portable import gather_mla
-from sparse_mla.table import AMD, NVIDIA, Entry, entries, registered
+from sparse_mla.table import Entry, entries, registered
 
 DECLARED = sorted(NVIDIA | AMD)
 LATENT = Geometry("cpu", "float32", 512, 0, 16, frozenset({"decode"}), 32)
