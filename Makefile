@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MTP_TARGETS := eval-mtp1 eval-mtp2 eval-mtp3 eval-mtp4 eval-mtp5
-.PHONY: help setup test check eval eval-full eval-eager eval-graph $(MTP_TARGETS) prove bench report baseline compile-gate
+.PHONY: help setup test test-vllm check eval eval-full eval-eager eval-graph $(MTP_TARGETS) prove bench report baseline compile-gate
 
 PY := .venv/bin/python
 EVALSUITE := $(PY) -m evalsuite
@@ -28,6 +28,10 @@ test: setup ## run the tests
 
 compile-gate: setup ## compile every kernel for sm_90, gfx942 and gfx950; no GPU needed
 	PYTHONPATH=kernels $(PY) -m sparse_mla.compile_gate $(ARGS)
+
+test-vllm: setup ## tests on real vLLM on the CPU, in .venv-vllm
+	scripts/setup_vllm.sh
+	$(PY) -m pytest -m vllm tests/serving $(ARGS)
 
 check: setup ## lint, format, types
 	$(PY) -m ruff check .
