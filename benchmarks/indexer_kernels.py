@@ -1,8 +1,8 @@
 """The indexer's scores against DeepGEMM's paged kernel: `python benchmarks/indexer_kernels.py`.
 
-64 requests of 6 verification rows (and of 1 decode row), 32 heads of 128, a context of 32,768 tokens
-in pools of 4. Ours reads BF16 keys, DeepGEMM FP8 ones; both are given the same FP8 values. The keys
-of all requests are more than an L2 cache holds.
+64 requests of 6 verification rows (and of 1 decode row), 32 heads of 128, a context of 32,768
+tokens in pools of 4. Ours reads BF16 keys, DeepGEMM FP8 ones; both are given the same FP8 values.
+The keys of all requests are more than an L2 cache holds.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ import json
 import sys
 from pathlib import Path
 
+import kernel_paths  # noqa: F401
 import torch
-from torch import Tensor
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "kernels")]
-
 from kernel_timing import Launch, median_us
+from torch import Tensor
 
 from sparse_mla.architecture import architecture_of
 from sparse_mla.compare import cosine_difference

@@ -13,12 +13,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
+import kernel_paths  # noqa: F401
 import torch
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "kernels")]
-
 from sparse_problems import Problem, make
 
 from sparse_mla import attention

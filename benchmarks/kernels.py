@@ -19,15 +19,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import kernel_paths  # noqa: F401
 import torch
 import triton
-from torch import Tensor
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "kernels")]
-
 from kernel_shapes import SHAPES, Shape
 from kernel_timing import Launch, median_us
 from sparse_problems import Problem
+from torch import Tensor
 
 from sparse_mla.attention import processors
 from sparse_mla.compare import cosine_difference
