@@ -30,6 +30,7 @@ WORDS = {
     "H": "text that a server hands out",
     "S": "the server's configuration or the harness",
 }
+LOOPS = frozenset({"loop", "inner_loop", "few_words", "near_loop", "drifting_loop", "glued_loop"})
 COLLAPSED = 0.5
 LOWER = 0.05
 
@@ -80,9 +81,32 @@ def localise(run: RunView, reference: Reference, verdict: Verdict) -> Localisati
     """Say where the fault behind a failed verdict is likely to sit."""
     signs = _Signs(run, reference, verdict)
     family, why = _family(signs)
+    seen = _symptoms(run, reference)
+    if seen:
+        why = f"{', '.join(seen)}: {why}"
     partings = partings_of(run)
     told = f"; {partings[0]}" if partings else ""
     return Localisation(family, f"{why}: {WORDS[family]}{told}", partings)
+
+
+def _symptoms(run: RunView, reference: Reference) -> list[str]:
+    """What answers and routes show by themselves: repeated tokens, rows at another kernel."""
+    found = []
+    rules = {seen.rule for arm in run.arms.values() for seen in arm.seen if seen.high}
+    if rules & LOOPS:
+        found.append("repeated tokens")
+    elif rules:
+        found.append(f"degenerate answers ({', '.join(sorted(rules))})")
+    accepted = reference.hardware.get(run.hardware_class)
+    moved: dict[str, set[str]] = {}
+    for name, arm in run.arms.items():
+        known = {} if accepted is None else accepted.routes.get(name, {})
+        routes = (arm.evidence.routes if arm.evidence is not None else None) or {}
+        for kind, kernel in routes.items():
+            if kind in known and known[kind] != kernel:
+                moved.setdefault(kernel, set()).add(kind.partition(":")[0])
+    found += [f"{' and '.join(sorted(kinds))} rows routed to {k}" for k, kinds in moved.items()]
+    return found
 
 
 def partings_of(run: RunView) -> tuple[Parting, ...]:

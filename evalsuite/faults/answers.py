@@ -118,7 +118,11 @@ def _other_arms_records(folder: Path) -> None:
 
 def _options(change: Callable[[Any], dict[str, Any]]) -> list[Patch]:
     def wrap(options: Any) -> Any:
-        return lambda self, arm: replace(made := options(self, arm), **change(made))
+        def changed(self: Any, arm: Any) -> Any:
+            made = options(self, arm)
+            return replace(made, **change(made))
+
+        return changed
 
     return [Patch(f"{MINI}:MiniEngine.options", wrap)]
 

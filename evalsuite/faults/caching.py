@@ -107,7 +107,8 @@ def _neighbouring_scale(scores: Tensor) -> Tensor:
 
 
 def _mirrored_pages(scores: Tensor) -> Tensor:
-    return scores.unflatten(-1, (-1, 4)).flip(-1).flatten(-2)
+    mirrored: Tensor = scores.unflatten(-1, (-1, 4)).flip(-1).flatten(-2)
+    return mirrored
 
 
 def _without_tail(call: Selection) -> Tensor:

@@ -94,7 +94,7 @@ def _one_row_captured() -> Sequence[Patch]:
         if not capturing or group is None or group.rows.shape[1] == 1:
             return out
         width = group.rows.shape[1]
-        first = out.unflatten(0, (-1, width))[:, :1]
+        first: Tensor = out.unflatten(0, (-1, width))[:, :1]
         return first.expand(-1, width, -1, -1).flatten(0, 1)
 
     return [capturing.watch(), *seams.attention(change)]

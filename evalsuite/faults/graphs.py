@@ -105,19 +105,19 @@ def _other_sizes_drafts() -> Sequence[Patch]:
 
 
 def _exact_size(fill: Filling) -> None:
-    if fill.count == fill.batch and fill.batch > 1:
+    if fill.used == fill.batch and fill.batch > 1:
         fill.host.block_tables[-1] = fill.host.block_tables[0]
 
 
 def _same_prefix(fill: Filling) -> None:
-    first = fill.host.block_tables[: fill.count, 0]
+    first = fill.host.block_tables[: fill.used, 0]
     shared = (first == first[0]).nonzero()[0]
     fill.host.state_slots[shared] = fill.host.state_slots[0]
 
 
 def _aliased(fill: Filling) -> None:
-    if fill.count > 2:
-        fill.host.accepted[2 : fill.count] = fill.host.accepted[0]
+    if fill.used > 2:
+        fill.host.accepted[2 : fill.used] = fill.host.accepted[0]
 
 
 def _stale_rows() -> Sequence[Patch]:
@@ -126,9 +126,9 @@ def _stale_rows() -> Sequence[Patch]:
 
     def change(fill: Filling) -> None:
         known = before.get(id(fill.inputs))
-        if known is not None and fill.count < fill.batch:
+        if known is not None and fill.used < fill.batch:
             for name in names:
-                getattr(fill.host, name)[fill.count :] = known[name][fill.count :]
+                getattr(fill.host, name)[fill.used :] = known[name][fill.used :]
         before[id(fill.inputs)] = {name: getattr(fill.host, name).copy() for name in names}
 
     return seams.static_inputs(change)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,6 @@ class Proof:
     machine: dict[str, Any]
     seconds: float
     folder: Path
-    notes: list[str] = field(default_factory=list)
 
     @property
     def caught(self) -> int:
@@ -122,15 +121,22 @@ def prove_faults(
     with tempfile.TemporaryDirectory(prefix="evalsuite-prove-") as scratch:
         bench = Bench(Path(scratch), where, most, model)
         try:
-            trials = [_announced(bench, fault, Path(scratch) / fault.id) for fault in chosen]
-            runs = _healthy(bench, asked, most, Path(scratch))
-            machine = _machine(bench)
+            proof = Proof([], [], _machine(bench), 0.0, folder)
+            for fault in chosen:
+                proof.trials.append(_announced(bench, fault, Path(scratch) / fault.id))
+                proof = _saved(proof, begun)
+            proof.healthy.extend(_healthy(bench, asked, most, Path(scratch)))
         finally:
             bench.close()
-    proof = Proof(trials, runs, machine, time.monotonic() - begun, folder)
+    return _saved(proof, begun)
+
+
+def _saved(proof: Proof, begun: float) -> Proof:
+    """Write what there is so far: a proof that is broken off keeps its trials."""
     from evalsuite.faults.tables import write
 
-    write(proof.as_json(), folder / "prove")
+    proof = replace(proof, seconds=time.monotonic() - begun)
+    write(proof.as_json(), proof.folder / "prove")
     return proof
 
 

@@ -27,12 +27,12 @@ def _flat_lengths(call: Selection) -> Tensor:
 
 
 def _padding_joins_the_last(fill: Filling) -> None:
-    if fill.count < fill.batch:
-        fill.host.state_slots[fill.count :] = fill.host.state_slots[fill.count - 1]
+    if fill.used < fill.batch:
+        fill.host.state_slots[fill.used :] = fill.host.state_slots[fill.used - 1]
 
 
 def _tables_not_padded(fill: Filling) -> None:
-    if fill.count < fill.batch:
+    if fill.used < fill.batch:
         fill.host.block_tables[:] = fill.host.block_tables[[*range(1, fill.batch), 0]]
 
 

@@ -207,11 +207,11 @@ class Capturing:
 
 
 class Filling(NamedTuple):
-    """A captured step's static inputs, just written on the host: `count` requests of `batch`."""
+    """A captured step's static inputs, just written on the host: `used` requests of `batch`."""
 
     inputs: Any
     host: Any
-    count: int
+    used: int
     batch: int
 
 

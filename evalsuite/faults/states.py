@@ -80,9 +80,9 @@ def _stale_padding() -> list[Patch]:
 
     def change(fill: seams.Filling) -> None:
         known = before.get(id(fill.inputs))
-        if known is not None and fill.count < fill.batch:
-            fill.host.state_slots[fill.count :] = known[0][fill.count :]
-            fill.host.accepted[fill.count :] = known[1][fill.count :]
+        if known is not None and fill.used < fill.batch:
+            fill.host.state_slots[fill.used :] = known[0][fill.used :]
+            fill.host.accepted[fill.used :] = known[1][fill.used :]
         before[id(fill.inputs)] = (fill.host.state_slots.copy(), fill.host.accepted.copy())
 
     return seams.static_inputs(change)

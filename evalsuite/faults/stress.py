@@ -61,8 +61,7 @@ def _capped(init: Any) -> Any:
 
 def _unequal(drafts: Any) -> Any:
     def unequal(self: Any, sequence: Any) -> int:
-        return min(
-            drafts(self, sequence), (sequence.arrival + sequence.steps) % (self.limits.k + 1)
-        )
+        wanted = (sequence.arrival + sequence.steps) % (self.limits.k + 1)
+        return min(int(drafts(self, sequence)), int(wanted))
 
     return unequal

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
 
+from evalsuite.errors import UsageError
 from evalsuite.faults.fault import FAMILIES
 from evalsuite.report.text import markdown
 from evalsuite.show import table_of
@@ -16,14 +18,45 @@ Proof = dict[str, Any]
 Row = dict[str, Any]
 
 
-def write(proof: Proof, stem: Path) -> None:
-    """Write `stem`.json, .md and .html."""
-    from evalsuite.faults.page import render
-
+def write(proof: Proof, stem: Path, *, page: bool = True) -> None:
+    """Write `stem`.json and .md, and .html where a page is wanted."""
     text = json.dumps(proof, indent=1, ensure_ascii=False, allow_nan=False)
     stem.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
     stem.with_suffix(".md").write_text(as_markdown(proof), encoding="utf-8")
-    stem.with_suffix(".html").write_text(render(proof), encoding="utf-8")
+    if page:
+        from evalsuite.faults.page import render
+
+        stem.with_suffix(".html").write_text(render(proof), encoding="utf-8")
+
+
+def joined(proofs: Sequence[Proof], order: Sequence[str]) -> Proof:
+    """Join proofs over different faults, made on one machine; faults in `order`.
+
+    Raises UsageError where one was made on another machine, checkpoint or number of items, or a
+    fault is there twice.
+    """
+    first = proofs[0]["machine"]
+    for other in proofs[1:]:
+        differing = [
+            key for key in first if key != "date" and other["machine"].get(key) != first[key]
+        ]
+        if differing:
+            raise UsageError(f"proofs differ in {', '.join(differing)}")
+    rows = [row for proof in proofs for row in proof["faults"]]
+    ids = [row["id"] for row in rows]
+    twice = sorted({one for one in ids if ids.count(one) > 1})
+    if twice:
+        raise UsageError(f"more than one trial of {', '.join(twice)}")
+    rows.sort(key=lambda row: order.index(row["id"]))
+    return {
+        "faults": rows,
+        "caught": sum(row["caught"] for row in rows),
+        "total": len(rows),
+        "false_alarms": sum(proof["false_alarms"] for proof in proofs),
+        "healthy": [run for proof in proofs for run in proof["healthy"]],
+        "machine": first,
+        "seconds": round(sum(proof["seconds"] for proof in proofs), 1),
+    }
 
 
 def word(row: Row) -> str:
