@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MTP_TARGETS := eval-mtp1 eval-mtp2 eval-mtp3 eval-mtp4 eval-mtp5
-.PHONY: help setup test test-vllm check eval eval-full eval-eager eval-graph $(MTP_TARGETS) prove bench report baseline compile-gate
+.PHONY: help setup test test-vllm check eval eval-full eval-eager eval-graph $(MTP_TARGETS) prove bench bench-kernels report baseline compile-gate
 
 PY := .venv/bin/python
 EVALSUITE := $(PY) -m evalsuite
@@ -59,6 +59,11 @@ prove: setup ## inject faults and show that each is caught
 
 bench: setup ## run the benchmarks (BENCH=name for one)
 	$(PY) scripts/bench.py $(BENCH)
+
+bench-kernels: setup ## sparse MLA on this GPU: the numeric suite, then the peers
+	$(PY) benchmarks/kernel_numerics.py
+	$(PY) benchmarks/kernels.py --warm $(ARGS)
+	$(PY) benchmarks/indexer_kernels.py
 
 report: setup ## write the reports of RUN=
 	$(EVALSUITE) report "$(RUN)" $(ARGS)
