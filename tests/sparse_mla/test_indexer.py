@@ -209,6 +209,13 @@ def test_ties_go_to_the_lower_pool_in_every_call() -> None:
     assert torch.equal(first, again)
 
 
+def test_the_two_zeros_are_equal() -> None:
+    scores = torch.tensor([[-0.0, 0.0] * 8, [0.0, -0.0] * 8], device=DEVICE)
+    positions = torch.full((2,), 16 * 4 - 1, device=DEVICE)
+    found = topk.select_keys(scores, positions, topk=24, kpool=4)
+    assert (found[:, :24].cpu() == torch.arange(24)).all()
+
+
 def test_strided_scores_and_wide_output() -> None:
     dice = torch.Generator().manual_seed(1)
     wide = torch.randn(3, 100, generator=dice).to(DEVICE)
