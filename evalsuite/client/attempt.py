@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from evalsuite.client.assembly import Assembly
 from evalsuite.client.errors import BrokenOff, NoAnswer, ServerRefused, TryAgain
@@ -22,7 +23,7 @@ CONNECTION_FAULTS = (aiohttp.ClientError, ConnectionError, asyncio.TimeoutError)
 
 async def attempt(
     session: aiohttp.ClientSession,
-    url: str,
+    url: URL,
     body: bytes,
     assembly: Assembly,
     *,
@@ -37,7 +38,7 @@ async def attempt(
     """
     received = False
     try:
-        async with session.post(url, data=body) as response:
+        async with session.post(url, data=body, allow_redirects=False) as response:
             progress()
             if response.status != 200:
                 await _refusal(response)

@@ -54,6 +54,8 @@ class Client:
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.connect_timeout_s),
             headers=headers,
+            # Cookies are looked up for every request, and no such server sets any.
+            cookie_jar=aiohttp.DummyCookieJar(),
             # A large answer with log-probabilities comes in pieces larger than the default.
             read_bufsize=2**18,
         )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import aiohttp
+from yarl import URL
 
 from evalsuite.client.assembly import Assembly
 from evalsuite.client.attempt import attempt
@@ -44,7 +45,7 @@ class Pool:
         self._settings = settings
         self._counts = counts
         self._on_reply = on_reply
-        self._url = settings.base_url + PATHS[settings.style]
+        self._url = URL(settings.base_url + PATHS[settings.style])
         self._last = time.monotonic()
         self._held: list[Reply] = []
         self._waiting: deque[Prompt] = deque()
