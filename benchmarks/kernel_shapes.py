@@ -43,8 +43,8 @@ class Shape:
 
     @property
     def packable(self) -> bool:
-        """Whether rows of one request can be packed."""
-        return self.width > 1 and self.heads <= 32
+        """Whether packing rows of one request can pay."""
+        return self.width > 1 and self.heads <= 32 and not self.fp8
 
     def turns(self, cold: bool) -> int:
         """Launches of one graph: enough lists that none is still in the L2 cache."""

@@ -121,9 +121,7 @@ def swept(shape: Shape) -> Iterator[tuple[str, Prepare]]:
                 continue
             tiles = -(-shape.topk // config.block_n // splits)
             yield f"{config.label} S{splits}", ours(config, tiles * config.block_n)
-    if shape.packable and shape.fp8:
-        yield "packed triton 64x64 8w 2s", ours(Config(64, 64, 8, 2), packed="outside")
-    elif shape.packable:
+    if shape.packable:
         for config in SWEPT["64"]:
             yield f"packed {config.label}", ours(config, packed="outside")
         yield "packed, with lists", ours(GLUON, packed="inside")

@@ -42,6 +42,8 @@ def load() -> Callable[[Problem], Callable[[], Tensor]]:
     def prepare(problem: Problem) -> Callable[[], Tensor]:
         if problem.cache.dtype != torch.bfloat16:
             raise Absent("vllm_triton: its FP8 cache has another layout")
+        if problem.query.shape[2] != problem.rank:
+            raise Absent("vllm_triton: its ragged kernels are for rows without rope")
         rows, heads, _ = problem.query.shape
         topk = problem.indices.shape[1]
         indptr = torch.arange(rows + 1, dtype=torch.int32, device=problem.query.device) * topk

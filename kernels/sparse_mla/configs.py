@@ -53,13 +53,14 @@ class Case:
 WIDE = Config(64, 64, 8, 2)
 NARROW = Config(16, 64, 4, 2, resident=2)
 GLUON = Config(64, 64, 4, 2, kernel="gluon")
-# sm_90, by width of the head block and whether the cache is FP8.
+# sm_90, by width of the head block and whether the cache is FP8. FP8 tiles of 64 heads keep
+# registers in memory, and gave NaN under memcheck: see attention.py.
 HOPPER = {
     (64, False): GLUON,
-    (32, False): Config(32, 64, 8, 2),
+    (32, False): GLUON,
     (16, False): NARROW,
-    (64, True): WIDE,
-    (32, True): Config(32, 64, 8, 2),
+    (64, True): NARROW,
+    (32, True): NARROW,
     (16, True): NARROW,
 }
 # With so few rows their heads are spread over more programs.
