@@ -9,22 +9,29 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 from evalsuite.engines.opening import open_engine
 from evalsuite.errors import UsageError
-from evalsuite.harness import HarnessTask, load_task
+from evalsuite.harness import HarnessTask, TaskItem, load_task
 from evalsuite.paths import RUNS
 from evalsuite.planning import choose_items
 from evalsuite.progress import RunProgress
+from evalsuite.records import Shard
 from evalsuite.runfolder import Mode
 from evalsuite.runner import Executed, StopRuleOf, execute
 from evalsuite.shards import Part, take_part
 from evalsuite.suite import Overrides, Suite
 
+Executor = Literal["local", "ray"]
+
 
 @dataclass(frozen=True)
 class Launch:
-    """What the command line asks of a run; `part` is the shard of the items to be run."""
+    """What the command line asks of a run.
+
+    `part` is the shard of the items to be run, `executor` where the arms run.
+    """
 
     suite: str
     overrides: Overrides
@@ -32,6 +39,7 @@ class Launch:
     out: Path | None
     mode: Mode
     part: Part | None = None
+    executor: Executor = "local"
 
 
 def launch(asked: Launch, suite: Suite, stop_rule_of: StopRuleOf | None = None) -> Executed:
@@ -44,10 +52,7 @@ def launch(asked: Launch, suite: Suite, stop_rule_of: StopRuleOf | None = None) 
     if asked.mode == "resume" and asked.out is None:
         raise UsageError("--resume needs --out: which run to go on with", field="out")
     folder = asked.out if asked.out is not None else default_folder(suite)
-    task = task_of(suite)
-    items, shard = choose_items(task, suite.limit, asked.items), None
-    if asked.part is not None:
-        items, shard = take_part(items, asked.part)
+    task, items, shard = drawn_items(asked, suite)
     engine = open_engine(suite.engine_config())
     try:
         with _terminable(), RunProgress() as progress:
@@ -64,6 +69,17 @@ def launch(asked: Launch, suite: Suite, stop_rule_of: StopRuleOf | None = None) 
             )
     finally:
         engine.close()
+
+
+def drawn_items(
+    asked: Launch, suite: Suite
+) -> tuple[HarnessTask, tuple[TaskItem, ...], Shard | None]:
+    """Return the task, the items to be run, and which shard of a draw they are."""
+    task = task_of(suite)
+    items = choose_items(task, suite.limit, asked.items)
+    if asked.part is None:
+        return task, items, None
+    return task, *take_part(items, asked.part)
 
 
 def task_of(suite: Suite) -> HarnessTask:

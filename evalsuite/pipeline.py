@@ -14,7 +14,7 @@ from evalsuite.features import feature
 from evalsuite.launch import Launch, launch
 from evalsuite.progress import summary_table
 from evalsuite.runner import Executed
-from evalsuite.suite import resolve_suite
+from evalsuite.suite import Suite, resolve_suite
 from evalsuite.summary import ArmSummary, as_json, summarize
 
 
@@ -74,17 +74,29 @@ def run_and_judge(asked: Launch, *, baseline: str | None, judged: bool) -> RunRe
     """
     suite = resolve_suite(asked.suite, asked.overrides)
     if not judged:
-        executed = launch(asked, suite)
+        executed = _execute(asked, suite, None)
         return RunResult(executed, summarize(executed.folder), None)
     # The statistics take a second to import, which recording alone can do without.
-    from evalsuite.abort import stop_rule
     from evalsuite.judge import judge_run
 
     against = baseline or suite.baseline
-    executed = launch(asked, suite, partial(stop_rule, baseline=against))
+    executed = _execute(asked, suite, against)
     result = judge_run(executed.folder, baseline=against)
     report(executed.folder, against)
     return RunResult(executed, summarize(executed.folder), result)
+
+
+def _execute(asked: Launch, suite: Suite, against: str | None) -> Executed:
+    """Run the arms; `against` is the baseline by which collapsed ones are stopped, if any."""
+    if asked.executor == "ray":
+        on_ray = feature("executors.ray_cluster", "run_on_ray", "run --executor ray")
+        executed: Executed = on_ray(asked, suite, against)
+        return executed
+    if against is None:
+        return launch(asked, suite)
+    from evalsuite.abort import stop_rule
+
+    return launch(asked, suite, partial(stop_rule, baseline=against))
 
 
 def report(folder: Path, baseline: str) -> None:
