@@ -66,8 +66,13 @@ def _load_external(name: str) -> Callable[[Geometry], SparseMla]:
 
 
 def _flash_mla_cost(geometry: Geometry) -> float:
-    """Its full 64-head tiles win where many rows fill them; it never splits one row's keys."""
-    return 0.5 if PREFILL in geometry.row_kinds else 1.5
+    """Beside ours, measured on an H200 (benchmarks/results/kernels-h200.md).
+
+    A prefill of 4096 rows takes 0.74 of our time. A single row takes four times ours, as its keys
+    are never split, and 64 rows 1.14 times; only from some hundred verification rows on is it
+    faster, and a geometry does not tell how many rows there are.
+    """
+    return 0.74 if PREFILL in geometry.row_kinds else 1.5
 
 
 EXTERNAL = (

@@ -11,7 +11,7 @@ import torch
 from routes import ROUTES
 from torch import Tensor
 
-from sparse_mla import dispatch, external, launches, table
+from sparse_mla import builtin, dispatch, external, launches, table
 from sparse_mla.architecture import architecture_of, cache_dtype_of
 from sparse_mla.builtin import AMD, NVIDIA
 from sparse_mla.capability import ALL_ROW_KINDS, Capability
@@ -308,3 +308,26 @@ def test_packages_offer_kernels_by_an_entry_point(monkeypatch: pytest.MonkeyPatc
             assert kernel is not None and kernel.name == "mine"
     monkeypatch.undo()
     table._offered.cache_clear()
+
+
+def test_a_peer_is_taken_where_it_is_installed_and_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = tuple(replace(one, missing=lambda: None) for one in builtin.EXTERNAL)
+    monkeypatch.setattr(table, "EXTERNAL", installed)
+
+    def name(architecture: str, *kinds: str, capture: bool = False, **change: object) -> str:
+        geometry = Geometry(architecture, "bfloat16", 512, 0, 64, frozenset(kinds), 2048)
+        kernel = select(replace(geometry, **change), capture=capture)  # type: ignore[arg-type]
+        assert kernel is not None
+        return kernel.name
+
+    assert name("sm_90", "prefill") == "flash_mla"
+    assert name("sm_90", "decode") == "triton_latent"
+    assert name("sm_90", "prefill", heads=16) == "triton_latent"
+    assert name("sm_90", "prefill", topk=2051) == "triton_latent"
+    assert name("sm_90", "verify:2", rope_dim=64) == "triton_rope"
+    assert name("gfx950", "verify:6") == "aiter_sparse_mla"
+    assert name("gfx950", "decode", cache_dtype="fp8_e4m3_row") == "triton_latent"
+    assert name("gfx942", "decode", cache_dtype="fp8_e4m3") == "triton_latent"
+    assert name("sm_90", "decode", cache_dtype="float16") == "flashinfer_page1"
+    with pytest.raises(UnsupportedGeometry, match="cannot be captured"):
+        name("sm_90", "decode", capture=True, cache_dtype="float16")
