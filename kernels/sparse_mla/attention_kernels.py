@@ -20,6 +20,7 @@ NONE = tl.constexpr(-1.0e30)
 LN2 = tl.constexpr(0.6931471805599453)
 SCALE_TENSOR = tl.constexpr(1)
 SCALE_ROW = tl.constexpr(2)
+MERGE_CHUNK = 16
 
 
 @triton.jit
@@ -286,13 +287,29 @@ def constants(case: Case, has_lengths: bool, has_scale: bool) -> dict[str, int |
     }
 
 
+def merge_constants(heads: int, rank: int, splits: int, early: bool) -> dict[str, int | bool]:
+    """The compile-time arguments of merge_splits."""
+    block = triton.next_power_of_2(splits)
+    return {
+        "HEADS": heads,
+        "RANK": rank,
+        "BLOCK_S": block,
+        "CHUNK": min(block, MERGE_CHUNK),
+        "EARLY": early,
+    }
+
+
+def merge_warps(splits: int) -> int:
+    """Warps of one program of merge_splits: few where there is little to read."""
+    block: int = triton.next_power_of_2(splits)
+    return max(1, min(8, block // 2))
+
+
 def launch_merge(parts: Tensor, part_lse: Tensor, out: Tensor, lse: Tensor, early: bool) -> None:
     """Launch merge_splits for parts [T, splits, heads, rank], early where the device can."""
     rows, splits, heads, rank = parts.shape
-    block = triton.next_power_of_2(splits)
     merge_splits[(rows * heads,)](
         parts, part_lse, out, lse, splits,
-        HEADS=heads, RANK=rank, BLOCK_S=block, CHUNK=min(block, 16), EARLY=early,
-        num_warps=1 if block <= 2 else 2 if block <= 4 else 4 if block <= 8 else 8,
+        **merge_constants(heads, rank, splits, early), num_warps=merge_warps(splits),
         **({"launch_pdl": True} if early else {}),
     )  # fmt: skip

@@ -126,4 +126,5 @@ def all_configs() -> Iterator[Case]:
                             yield Case(architecture, dtype, 512, rope, heads, 1, split, config)
                 for rows in (2, 3, 4):
                     config = choose_config(architecture, dtype, 16 * rows)
-                    yield Case(architecture, dtype, 512, rope, 16 * rows, rows, True, config)
+                    for split in (False, True):
+                        yield Case(architecture, dtype, 512, rope, 16 * rows, rows, split, config)

@@ -124,8 +124,8 @@ def _merge_units(architecture: str) -> Iterator[Unit]:
                 architecture,
                 attention_kernels.merge_splits,
                 {**types, "splits": "i32"},
-                {"HEADS": heads, "RANK": 512, "BLOCK_S": splits, "CHUNK": 8},
-                4,
+                attention_kernels.merge_constants(heads, 512, splits, architecture == "sm_90"),
+                attention_kernels.merge_warps(splits),
                 representative=(heads, splits) == (64, 32) and architecture != "gfx942",
             )
 
