@@ -51,6 +51,7 @@ class Bench:
 
     def __init__(self, engine: MiniEngine, concurrency: int, arms: list[Arm]) -> None:
         settings = {**engine.settings, "max_num_seqs": concurrency, "max_model_len": LENGTH}
+        settings["admit_batch"] = max(1, min(concurrency, settings.get("admit_batch", 1)))
         if engine.device.type == "cpu":
             settings["graph_batches"] = tuple(sorted({min(4, concurrency), concurrency}))
         self.engine = replace(engine, settings=settings, _model=engine.model())
@@ -262,15 +263,23 @@ def main(
         "tables": [],
         "draft_steps": [],
     }
+    out.mkdir(parents=True, exist_ok=True)
     for size in sizes.split(","):
         concurrency, items = map(int, size.split(":"))
         record["tables"].append(compare_arms(engine, concurrency, items, repeats))
+        write(record, out)
     for concurrency in map(int, drafts.split(",")):
         record["draft_steps"].append(draft_steps(engine, concurrency, [2, 5]))
-    out.mkdir(parents=True, exist_ok=True)
-    (out / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
-    (out / f"{name}.md").write_text(page(record))
+        write(record, out)
     print(page(record))
+
+
+def write(record: dict[str, Any], out: Path) -> None:
+    """Write what has been measured so far."""
+    for key in ("tables", "draft_steps"):
+        record[key].sort(key=lambda table: table["concurrency"])
+    (out / f"{record['name']}.json").write_text(json.dumps(record, indent=1) + "\n")
+    (out / f"{record['name']}.md").write_text(page(record))
 
 
 if __name__ == "__main__":
