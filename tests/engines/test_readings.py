@@ -57,6 +57,9 @@ enforce_eager=False, compilation_config={'mode': <CompilationMode.NONE: 0>, 'cud
 (Worker pid=11) INFO 11-29 12:00:03 [cuda.py:506] Using FLASH_ATTN_MLA_SPARSE attention backend \
 out of potential backends: ['FLASH_ATTN_MLA_SPARSE', 'FLASHMLA_SPARSE'].
 (Worker pid=11) INFO 11-29 12:00:03 [cpu.py:175] Using CPU_MLA backend.
+(Worker pid=11) INFO 11-29 12:00:03 [selector.py:131] Using CPU_SDPA_MLA MLA prefill backend.
+(Worker pid=11) INFO 11-29 12:00:03 [unquantized.py:364] Using CPU Unquantized MoE backend out of \
+potential backends: ['CPU'].
 | Unpadded Tokens | Padded Tokens | Num Paddings | Runtime Mode | Count |
 |-----------------|---------------|--------------|--------------|-------|
 """
@@ -119,6 +122,8 @@ def test_draft_metadata_that_is_rebuilt_is_part_of_the_route() -> None:
     healthy = evidence_of(seen, {}, read_log(LINES), "0.33.0")
     assert healthy.routes == {
         "attention": "CPU_MLA+FLASH_ATTN_MLA_SPARSE",
+        "prefill attention": "CPU_SDPA_MLA",
+        "moe": "CPU",
         "target": "Glm5NextForCausalLM",
         "drafter": "Glm5NextMTPModel",
     }

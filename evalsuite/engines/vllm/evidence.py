@@ -21,7 +21,7 @@ def evidence_of(
     seen: Observed, config: Mapping[str, Any], log: VllmLog | None, version: str | None
 ) -> Evidence:
     """Return the evidence. vLLM counts no steps by row kind; `routes` names what the log tells of
-    attention backends, architectures and the draft metadata."""
+    attention and expert kernels, architectures and the draft metadata."""
     asked, found = asked_of(seen.target), read_back(config, log)
     drafts, drafted, positions = _speculation(seen)
     corrupted = _grown(seen, _CORRUPTED)
@@ -103,8 +103,10 @@ def _routes(log: VllmLog | None) -> dict[str, str] | None:
     if log is None or not (log.backends or log.architectures):
         return None
     routes: dict[str, str] = {}
-    if log.backends:
-        routes["attention"] = "+".join(sorted(log.backends))
+    named = (("attention", log.backends), ("prefill attention", log.prefill), ("moe", log.moe))
+    for name, kernels in named:
+        if kernels:
+            routes[name] = "+".join(sorted(kernels))
     if log.architectures:
         routes["target"] = log.architectures[0]
     if len(log.architectures) > 1:

@@ -14,6 +14,8 @@ _ARCHITECTURE = re.compile(r"Resolved architecture: (\w+)")
 _BACKEND = re.compile(
     r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]+) (?:attention )?backend(?: out of |\.|$)"
 )
+_PREFILL = re.compile(r"Using (\w+) MLA prefill backend")
+_MOE = re.compile(r"Using '?([\w.-]+)'? (?:\w+ )?MoE (?:LoRA )?backend")
 _DOWNGRADE = re.compile(r"setting cudagraph_mode=(\w+)|Overriding to (?:CUDAGraphMode\.)?(\w+)")
 _REBUILT = re.compile(
     r"cannot update draft decode metadata in place|Fused multi-step draft decode is not supported"
@@ -54,6 +56,8 @@ class VllmLog:
 
     architectures: list[str] = field(default_factory=list)
     backends: set[str] = field(default_factory=set)
+    prefill: set[str] = field(default_factory=set)
+    moe: set[str] = field(default_factory=set)
     settings: Settings = field(default_factory=dict)
     downgraded: str | None = None
     rebuilt: bool = False
@@ -70,6 +74,10 @@ class VllmLog:
         elif (found := _ARCHITECTURE.search(line)) is not None:
             if found[1] not in self.architectures:
                 self.architectures.append(found[1])
+        elif (found := _PREFILL.search(line)) is not None:
+            self.prefill.add(found[1])
+        elif (found := _MOE.search(line)) is not None:
+            self.moe.add(found[1])
         elif (found := _BACKEND.search(line)) is not None:
             self.backends.add(found[1])
         elif (found := _CONFIG.search(line)) is not None:
