@@ -19,8 +19,9 @@ PACKED_HEADS = 64
 MOST_ROWS = 8
 # Below this many groups for each multiprocessor, rows apart keep more of the chip busy.
 LEAST_GROUPS = 0.75
-# The union must be at most this share of the lists laid end to end: it costs to build.
-MOST_UNION = 0.6
+# Of a layer's time with rows apart: what building the union costs, and what packing saves for a
+# union of no keys and loses for each share of it. Measured on an H200, 16 heads, groups of 3.
+BUILDING, SAVING, LOSING = 0.5, 0.78, 0.89
 # Larger than every slot, and what marks a free cell of the hash tables.
 FREE = 2**31 - 1
 
@@ -75,9 +76,15 @@ def measure_overlap(indices: Tensor, rows: int, *, empty_index: int = -1) -> flo
     return float(distinct.sum() / there.sum().clamp(min=1))
 
 
-def worth_packing(union: float, rows: int, groups: int, processors: int) -> bool:
-    """Whether packing pays: `union` from measure_overlap, groups enough to fill the device."""
-    return rows > 1 and union <= MOST_UNION and groups >= LEAST_GROUPS * processors
+def worth_packing(union: float, rows: int, groups: int, processors: int, layers: int = 1) -> bool:
+    """Whether packing pays, by figures of an H200 (benchmarks/results/kernels-h200.md).
+
+    `union` is from measure_overlap; `groups` of `rows` rows have to fill the device; `layers` that
+    share their index lists share one packing.
+    """
+    if rows == 1 or groups < LEAST_GROUPS * processors:
+        return False
+    return layers * (SAVING - LOSING * union) > BUILDING
 
 
 def pack_rows(

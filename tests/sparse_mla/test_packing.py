@@ -118,11 +118,12 @@ def test_group_rows_divides_the_width_and_fits_a_program() -> None:
     assert group_rows(6, 64) == 1
 
 
-def test_packing_is_chosen_by_overlap_and_groups() -> None:
-    assert worth_packing(0.45, 3, 128, 132)
-    assert not worth_packing(0.9, 3, 128, 132)
-    assert not worth_packing(0.45, 3, 16, 132)
-    assert not worth_packing(1.0, 1, 128, 132)
+def test_packing_is_chosen_by_overlap_groups_and_layers() -> None:
+    assert worth_packing(0.45, 3, 128, 132, layers=2)
+    assert not worth_packing(0.45, 3, 128, 132, layers=1)
+    assert not worth_packing(0.9, 3, 128, 132, layers=40)
+    assert not worth_packing(0.45, 3, 16, 132, layers=2)
+    assert not worth_packing(0.1, 1, 128, 132, layers=2)
 
 
 def test_bad_calls_are_named() -> None:
