@@ -6,8 +6,9 @@ Reads records, nothing else. The families are those of the fault catalogue.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,8 +32,11 @@ WORDS = {
     "S": "the server's configuration or the harness",
 }
 LOOPS = frozenset({"loop", "inner_loop", "few_words", "near_loop", "drifting_loop", "glued_loop"})
-COLLAPSED = 0.5
 LOWER = 0.05
+# How far margins of equal tokens may lie apart by rounding.
+ROUNDING = {"float32": 0.01, "float64": 0.01}
+ROUGH = 1.5
+EARLY = 5
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,13 @@ def _symptoms(run: RunView, reference: Reference) -> list[str]:
         found.append("repeated tokens")
     elif rules:
         found.append(f"degenerate answers ({', '.join(sorted(rules))})")
+    for kernel, kinds in _moved(run, reference).items():
+        found.append(f"{' and '.join(sorted(kinds))} rows routed to {kernel}")
+    return found
+
+
+def _moved(run: RunView, reference: Reference) -> dict[str, set[str]]:
+    """Kernels that rows went to and should not have, with the kinds of those rows."""
     accepted = reference.hardware.get(run.hardware_class)
     moved: dict[str, set[str]] = {}
     for name, arm in run.arms.items():
@@ -105,8 +116,7 @@ def _symptoms(run: RunView, reference: Reference) -> list[str]:
         for kind, kernel in routes.items():
             if kind in known and known[kind] != kernel:
                 moved.setdefault(kernel, set()).add(kind.partition(":")[0])
-    found += [f"{' and '.join(sorted(kinds))} rows routed to {k}" for k, kinds in moved.items()]
-    return found
+    return moved
 
 
 def partings_of(run: RunView) -> tuple[Parting, ...]:
@@ -161,6 +171,42 @@ def _neighbours(ours: Record, records: object) -> list[str]:
     ]
 
 
+class Drift(NamedTuple):
+    """Shares of answers whose margins leave eager's while their tokens are still equal: at the
+    first token, which a prefill gives; at the next few; anywhere."""
+
+    first: float
+    early: float
+    ever: float
+
+
+def drift_of(run: RunView, name: str) -> Drift:
+    """Compare an arm's margins with eager's, token by token."""
+    allowed = ROUNDING.get(run.run.dtype, ROUGH)
+    theirs = {(r.item_id, r.repeat): r for r in read_records(run.folder, EAGER)}
+    counts = [0, 0, 0]
+    compared = 0
+    for ours in read_records(run.folder, name):
+        eager = theirs.get((ours.item_id, ours.repeat))
+        if eager is None or not ours.margins or not eager.margins:
+            continue
+        compared += 1
+        off = list(_apart(ours, eager, allowed))
+        counts[0] += off[:1] == [True]
+        counts[1] += any(off[1:EARLY])
+        counts[2] += any(off)
+    return Drift(*(count / max(compared, 1) for count in counts))
+
+
+def _apart(ours: Record, eager: Record, allowed: float) -> Iterator[bool]:
+    ids, margins = ours.token_ids or [], ours.margins or []
+    others, limits = eager.token_ids or [], eager.margins or []
+    for token, margin, other, limit in zip(ids, margins, others, limits, strict=False):
+        if token != other:
+            return
+        yield abs(margin - limit) > allowed
+
+
 class _Signs:
     """What a failed run shows, put in words that families can be told by."""
 
@@ -171,6 +217,7 @@ class _Signs:
         self.wrong = {name for name in run.arms if self._wrong(name)}
         self.graphs = {n for n, a in run.arms.items() if a.arm.graph}
         self.drafts = {n for n, a in run.arms.items() if a.arm.mtp}
+        self.moved = _moved(run, reference)
 
     def _wrong(self, name: str) -> bool:
         """Whether an arm's answers differ: from eager's, or eager's own from the accepted ones."""
@@ -192,13 +239,6 @@ class _Signs:
             for at in map(tuple, np.argwhere(arm.divergence >= 0))
         ]
 
-    def share(self) -> float:
-        """The largest share of answers that part, over the wrong arms."""
-        shares = [
-            float((self.run.arms[name].divergence >= 0).mean()) for name in self.wrong - {EAGER}
-        ]
-        return max(shares, default=0.0)
-
     def lowered(self) -> float:
         """The largest fall of acceptance at any position, 0 where there is none."""
         falls = [0.0]
@@ -209,6 +249,13 @@ class _Signs:
             counts = zip(evidence.accepted_per_position or [], known.drafts.accepted, strict=False)
             falls += [b / known.drafts.drafts - a / evidence.drafts for a, b in counts]
         return max(falls)
+
+    def drift(self) -> Drift:
+        """The largest drift of margins over the arms that draft."""
+        found = [drift_of(self.run, name) for name in sorted(self.drafts)]
+        if EAGER not in self.run.arms or not found:
+            return Drift(0.0, 0.0, 0.0)
+        return Drift(*(max(column) for column in zip(*found, strict=True)))
 
     def text_only(self) -> bool:
         """Whether texts differ while token ids are eager's."""
@@ -257,11 +304,12 @@ def _by_files(signs: _Signs) -> tuple[str, str] | None:
 
 
 def _by_configuration(signs: _Signs) -> tuple[str, str] | None:
-    if "route" not in signs.failing:
-        return None
-    if "sent " in signs.messages:
+    if signs.moved:
         return "A", "rows went to another kernel than the baseline's"
-    return "S", "the configuration that ran is not the one asked for"
+    # Rows of a kind that the baseline never met come of answers that end elsewhere.
+    if "route" in signs.failing and (not signs.wrong or "baseline names no" not in signs.messages):
+        return "S", "the configuration that ran is not the one asked for"
+    return None
 
 
 def _by_text(signs: _Signs) -> tuple[str, str] | None:
@@ -278,15 +326,18 @@ def _by_text(signs: _Signs) -> tuple[str, str] | None:
 
 def _by_drafts(signs: _Signs) -> tuple[str, str] | None:
     if signs.wrong:
-        if signs.lowered() < -LOWER or "a rate of 1.0 is suspicious" in signs.messages:
+        if "above the ceiling" in signs.messages or "suspicious" in signs.messages:
             return "S", "more drafts are accepted than ever before, and answers are wrong"
         return None
     if "acceptance" not in signs.failing:
         return None
     eager = signs.drafts - signs.graphs
-    if not eager or not any(f"{name} accepts" in signs.messages for name in eager):
+    if signs.graphs and not any(f"{name} accepts" in signs.messages for name in eager):
         return "F", "answers are right, and acceptance fell only under replay"
-    return "E", "answers are right, and acceptance fell"
+    drift = signs.drift()
+    if drift.early > LOWER:
+        return "B", f"answers are right, yet margins of {drift.early:.0%} of them leave eager's"
+    return "E", "answers are right to the last margin, and acceptance fell"
 
 
 def _by_arms(signs: _Signs) -> tuple[str, str] | None:
@@ -303,12 +354,13 @@ def _by_arms(signs: _Signs) -> tuple[str, str] | None:
 def _by_pattern(signs: _Signs) -> tuple[str, str]:
     if EAGER in signs.wrong:
         return "C", "every arm is wrong alike, eager too"
-    fall, share = signs.lowered(), signs.share()
-    if fall > COLLAPSED:
-        return "A", f"{_named(signs)}, eager too; acceptance fell by {fall:.0%}"
-    if fall < LOWER:
-        return "D", f"{_named(signs)}; acceptance is healthy, {share:.0%} of answers part"
-    return "B", f"{_named(signs)}; acceptance fell by {fall:.0%}"
+    fall, drift = signs.lowered(), signs.drift()
+    if drift.first > LOWER:
+        return "D", f"{_named(signs)}; {drift.first:.0%} of the answers part before they begin"
+    if drift.early > 0.5:
+        told = f"{_named(signs)} from their first rows on"
+        return ("A" if fall > LOWER else "B"), f"{told}; acceptance fell by {fall:.0%}"
+    return "D", f"{_named(signs)}, and only later in an answer; acceptance fell by {fall:.0%}"
 
 
 def _named(signs: _Signs) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from evalsuite.engines.base import Answer
 from evalsuite.faults import seams
-from evalsuite.faults.fault import DRAFTS, WRONG, Fault
+from evalsuite.faults.fault import ANSWERS, DRAFTS, Fault
 from evalsuite.faults.patch import Patch
 
 MINI = "evalsuite.engines.mini"
@@ -207,6 +207,7 @@ FAULTS = (
         "two answers at a time of the arm that drafts change places",
         _swapped,
         SERVED,
+        ANSWERS,
     ),
     Fault(
         "S-03",
@@ -274,7 +275,7 @@ FAULTS = (
         "one answer in eight of the arm that drafts is empty",
         lambda: served(_empty_text),
         SERVED,
-        (*WRONG, "degeneration", "truncation"),
+        ANSWERS,
     ),
     Fault(
         "S-10",

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evalsuite.faults import seams
-from evalsuite.faults.fault import DRAFTS, Fault
+from evalsuite.faults.fault import ANSWERS, BOTH, Fault
 from evalsuite.faults.patch import Patch
 from evalsuite.faults.seams import Call, Capturing, Selection
 from evalsuite.mini.caches import ZERO_SLOT
@@ -120,7 +120,7 @@ FAULTS = (
         "every step with more than one row a request reads the 512-wide cache at a stride of 576",
         to_wide_kernel(lambda width: width > 1),
         ("eager", "graph", "mtp1", "mtp5"),
-        ("degeneration", "accuracy", "equality", "route", "collapse"),
+        (*ANSWERS, "route"),
     ),
     Fault(
         "A-02",
@@ -129,7 +129,7 @@ FAULTS = (
         "decode rows of every width read the cache at a stride of 576; prefill is right",
         to_wide_kernel(lambda width: True),
         ("eager", "graph", "mtp3"),
-        ("degeneration", "accuracy", "route", "collapse", "truncation"),
+        (*ANSWERS, "route"),
     ),
     Fault(
         "A-03",
@@ -145,7 +145,7 @@ FAULTS = (
         "width 6 reads the cache at a stride of 576; widths 1 to 5 are right",
         to_wide_kernel(lambda width: width == 6),
         ("eager", "graph", "mtp1", "mtp5"),
-        ("degeneration", "accuracy", "equality", "route", "collapse"),
+        (*ANSWERS, "route"),
     ),
     Fault(
         "A-05",
@@ -160,6 +160,7 @@ FAULTS = (
         "vllm#21505",
         "under replay every verification row gets the first row's attention output",
         _one_row_captured,
+        BOTH,
     ),
     Fault(
         "A-07",
@@ -174,8 +175,7 @@ FAULTS = (
         "vllm#32009",
         "gate and up halves of the drafter's expert weights change places",
         _other_layout,
-        DRAFTS,
-        ("acceptance",),
-        "drafts",
+        checks=("acceptance",),
+        effect="drafts",
     ),
 )

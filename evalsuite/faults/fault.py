@@ -26,10 +26,13 @@ FAMILIES = {
     "H": "signatures of whole systems",
     "S": "the gate's own: what a server or a harness can get wrong",
 }
-PLAIN = ("eager", "graph")
-BOTH = ("eager", "graph", "eager-mtp3", "mtp3")
+# Eager arms need no capture, which is most of a short run on a CPU; a fault that acts under replay
+# alone, or in the choice of a kernel, takes the others too.
 DRAFTS = ("eager", "eager-mtp3")
-WRONG = ("equality", "accuracy")
+BOTH = ("eager", "graph", "eager-mtp3", "mtp3")
+# Wrong answers show by any of these; a wrong layer that the drafter shares, by acceptance too.
+ANSWERS = ("equality", "accuracy", "degeneration", "collapse", "truncation")
+SHARED = (*ANSWERS, "acceptance")
 
 
 def _untouched(folder: Path) -> None:
@@ -51,8 +54,8 @@ class Fault:
     source: str
     changes: str
     patches: Callable[[], Sequence[Patch]] = field(default=tuple, repr=False)
-    arms: tuple[str, ...] = BOTH
-    checks: tuple[str, ...] = WRONG
+    arms: tuple[str, ...] = DRAFTS
+    checks: tuple[str, ...] = SHARED
     effect: Effect = "output"
     stress: Stress = NONE
     tamper: Callable[[Path], None] = field(default=_untouched, repr=False)

@@ -9,14 +9,11 @@ import torch
 from torch import Tensor
 
 from evalsuite.faults import seams
-from evalsuite.faults.fault import WRONG, Fault
+from evalsuite.faults.fault import BOTH, Fault
 from evalsuite.faults.patch import Patch
 from evalsuite.faults.seams import Call, Capturing, Filling, Selection
 from evalsuite.faults.stress import Stress
 from evalsuite.mini.caches import ZERO_SLOT
-
-ARMS = ("eager", "graph", "eager-mtp3", "mtp3")
-SHOWN = (*WRONG, "degeneration", "collapse")
 
 
 def _dead_address() -> Sequence[Patch]:
@@ -141,8 +138,7 @@ FAULTS = (
         "GLM-5.3 recipe PR#79, item C",
         "replays write to the slots that were computed while capturing",
         _dead_address,
-        ARMS,
-        SHOWN,
+        BOTH,
     ),
     Fault(
         "F-02",
@@ -150,8 +146,7 @@ FAULTS = (
         "sglang#30805",
         "under replay the second half of a batch gets the first half's attention output",
         _captured_attention(_overlapping),
-        ARMS,
-        SHOWN,
+        BOTH,
     ),
     Fault(
         "F-03",
@@ -159,8 +154,7 @@ FAULTS = (
         "sglang#9675",
         "replays select no history behind five eighths of the longest request",
         _frozen_length,
-        ARMS,
-        SHOWN,
+        BOTH,
     ),
     Fault(
         "F-04",
@@ -189,8 +183,7 @@ FAULTS = (
         "TRT-LLM#15639, PR#15940",
         "where a batch fills the graph, its last request has the block table of the first",
         lambda: seams.static_inputs(_exact_size),
-        ARMS,
-        SHOWN,
+        BOTH,
     ),
     Fault(
         "F-07",
@@ -198,8 +191,7 @@ FAULTS = (
         "vllm#41331",
         "requests of a replay with the same first block share one recurrent state",
         lambda: seams.static_inputs(_same_prefix),
-        ARMS,
-        SHOWN,
+        BOTH,
     ),
     Fault(
         "F-08",
@@ -207,8 +199,7 @@ FAULTS = (
         "TRT-LLM#4037",
         "the third request of a replay and later ones take the first one's accepted count",
         lambda: seams.static_inputs(_aliased),
-        ARMS,
-        SHOWN,
+        BOTH,
     ),
     Fault(
         "F-09",
@@ -216,7 +207,6 @@ FAULTS = (
         "generic",
         "padded requests of a replay run their rows of the last step again, into live pages",
         _stale_rows,
-        ARMS,
-        SHOWN,
+        BOTH,
     ),
 )

@@ -11,13 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from evalsuite.faults import seams
-from evalsuite.faults.fault import WRONG, Fault
+from evalsuite.faults.fault import Fault
 from evalsuite.faults.patch import Patch
 from evalsuite.faults.seams import Call
 from evalsuite.mini.caches import ZERO_SLOT
 
-ARMS = ("eager", "graph", "mtp3")
-EVERYWHERE = ("accuracy", "degeneration", "collapse", "truncation")
 RARE = 0.01
 TILE = 32
 
@@ -76,8 +74,6 @@ FAULTS = (
         "aiter#4638",
         "one row of attention in a hundred is off by its own magnitude",
         lambda: seams.attention(lambda call: perturbed(call, RARE, 1.0)),
-        ARMS,
-        WRONG,
     ),
     Fault(
         "G-03",
@@ -85,8 +81,7 @@ FAULTS = (
         "aiter#4667",
         "the slot that stands for no key holds NaN",
         _unwritten,
-        ARMS,
-        ("completeness", "accuracy", "degeneration"),
+        checks=("completeness", "accuracy", "degeneration"),
     ),
     Fault(
         "G-04",
@@ -94,8 +89,6 @@ FAULTS = (
         "FlashMLA#184",
         "the softmax scale 0.177 becomes 0.25",
         lambda: seams.attention(_power_of_two),
-        ARMS,
-        EVERYWHERE,
     ),
     Fault(
         "G-05",
@@ -103,8 +96,6 @@ FAULTS = (
         "sglang#22671",
         "latents are read at half their size",
         lambda: seams.attention(_scale_dropped),
-        ARMS,
-        EVERYWHERE,
     ),
     Fault(
         "G-06",
@@ -112,9 +103,7 @@ FAULTS = (
         "sglang#32192",
         "attention of a row without keys is NaN",
         lambda: seams.attention(_empty_rows),
-        ARMS,
-        ("completeness", *WRONG),
-        "nothing",
+        effect="nothing",
         blind="only padded rows have no key here, and what they give is thrown away",
     ),
     Fault(
@@ -123,7 +112,5 @@ FAULTS = (
         "aiter#4638, comment",
         "rows with an empty tile of 32 keys and negative scores only lose weight",
         lambda: seams.attention(_maximum_reset),
-        ARMS,
-        EVERYWHERE,
     ),
 )

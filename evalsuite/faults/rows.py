@@ -8,13 +8,11 @@ import torch
 from torch import Tensor
 
 from evalsuite.faults import seams
-from evalsuite.faults.fault import DRAFTS, WRONG, Fault
+from evalsuite.faults.fault import BOTH, Fault
 from evalsuite.faults.patch import Patch
 from evalsuite.faults.seams import Filling, Selection
 from evalsuite.faults.stress import Stress
 from evalsuite.mini.caches import ZERO_SLOT
-
-GRAPHS = ("eager", "graph", "mtp3")
 
 
 def _flat_lengths(call: Selection) -> Tensor:
@@ -94,8 +92,6 @@ FAULTS = (
         "vLLM common/sparse_indexer.py",
         "a verification row takes its position from row b x width + t of the flat batch",
         lambda: seams.selection(_flat_lengths),
-        DRAFTS,
-        WRONG,
         stress=Stress(ragged=True),
     ),
     Fault(
@@ -104,7 +100,7 @@ FAULTS = (
         "sglang#37585",
         "padded requests of a captured step write into the last request's recurrent state",
         lambda: seams.static_inputs(_padding_joins_the_last),
-        GRAPHS,
+        BOTH,
     ),
     Fault(
         "B-03",
@@ -112,8 +108,7 @@ FAULTS = (
         "sglang#17076",
         "where a step is padded, block tables stand one request off from the rows",
         lambda: seams.static_inputs(_tables_not_padded),
-        GRAPHS,
-        (*WRONG, "degeneration"),
+        BOTH,
     ),
     Fault(
         "B-04",
@@ -122,7 +117,6 @@ FAULTS = (
         "in steps that also prefill, verification rows take decay and write strength of the row "
         "behind them",
         _neighbours_gates,
-        DRAFTS,
     ),
     Fault(
         "B-05",
@@ -137,8 +131,6 @@ FAULTS = (
         "vLLM kpool_compress.py",
         "prefill rows attend to the first row's selection and their own tail",
         lambda: seams.selection(_history_of_row_0),
-        ("eager", "mtp3"),
-        ("accuracy", "degeneration", "collapse", "truncation"),
     ),
     Fault(
         "B-07",
@@ -153,6 +145,5 @@ FAULTS = (
         "generic",
         "row i selects among the tokens up to i + 1",
         lambda: seams.selection(_sees_the_next),
-        checks=(*WRONG, "acceptance"),
     ),
 )

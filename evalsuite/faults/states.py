@@ -8,12 +8,10 @@ import torch
 from torch import Tensor
 
 from evalsuite.faults import seams
-from evalsuite.faults.fault import DRAFTS, WRONG, Fault
+from evalsuite.faults.fault import ANSWERS, BOTH, Fault
 from evalsuite.faults.patch import Patch
 from evalsuite.faults.stress import Stress
 from evalsuite.mini.metadata import Group, StepMetadata
-
-EVERYWHERE = ("accuracy", "degeneration", "collapse", "truncation", "equality")
 
 
 def _kept_too_late() -> list[Patch]:
@@ -107,8 +105,6 @@ FAULTS = (
         "vllm#43559, #53912, #57128",
         "in sessions that draft, the state kept at a block's end has run to the chunk's end",
         _kept_too_late,
-        DRAFTS,
-        EVERYWHERE,
     ),
     Fault(
         "D-02",
@@ -116,8 +112,6 @@ FAULTS = (
         "vllm#55600, #55601",
         "in sessions that draft, a prefix hit restores the state at half the index",
         lambda: _restored(lambda kept: kept if kept < 0 else kept // 2),
-        DRAFTS,
-        EVERYWHERE,
     ),
     Fault(
         "D-03",
@@ -125,8 +119,6 @@ FAULTS = (
         "vllm#55506",
         "verification rows take the state of the request slot that their row's number names",
         lambda: seams.decode_states(_by_batch_row),
-        DRAFTS,
-        EVERYWHERE,
     ),
     Fault(
         "D-04",
@@ -134,7 +126,6 @@ FAULTS = (
         "vllm#55178",
         "in sessions that draft, a prompt that ends one token behind a boundary runs it twice",
         _padded_tail,
-        DRAFTS,
     ),
     Fault(
         "D-05",
@@ -142,7 +133,7 @@ FAULTS = (
         "vllm-ascend#15461",
         "padded requests of a captured step write into the states they had a step ago",
         _stale_padding,
-        ("eager", "graph", "mtp3"),
+        BOTH,
     ),
     Fault(
         "D-06",
@@ -150,8 +141,6 @@ FAULTS = (
         "vllm#53505, sglang#38031",
         "in sessions that draft, a prefix hit starts from an empty state",
         lambda: _restored(lambda kept: -1),
-        DRAFTS,
-        EVERYWHERE,
     ),
     Fault(
         "D-07",
@@ -159,8 +148,7 @@ FAULTS = (
         "vllm#39273",
         "after a rejection the state includes one rejected draft; acceptance stays healthy",
         lambda: seams.decode_states(_one_too_far),
-        DRAFTS,
-        WRONG,
+        checks=ANSWERS,
     ),
     Fault(
         "D-08",
@@ -168,8 +156,6 @@ FAULTS = (
         "generic",
         "where a draft held, verification goes on from the state behind the last draft",
         lambda: seams.decode_states(_never_rolled_back),
-        DRAFTS,
-        WRONG,
         stress=Stress(rejections=True),
     ),
 )

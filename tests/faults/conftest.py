@@ -1,0 +1,8 @@
+"""The miniature's small models are shared with its own tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "mini"))
