@@ -59,6 +59,12 @@ def test_variables_reach_the_command() -> None:
     assert commands("report", "RUN=runs/x")[1].endswith('report "runs/x"')
 
 
+def test_real_vllm_is_installed_and_its_tests_run() -> None:
+    _, install, command = commands("test-vllm", "ARGS=-k arms")
+    assert install == "scripts/setup_vllm.sh"
+    assert command.endswith("-m pytest -m vllm tests/serving -k arms")
+
+
 def test_there_are_five_mtp_targets() -> None:
     with pytest.raises(ValueError, match="eval-mtp6"):
         commands("eval-mtp6")
@@ -66,6 +72,6 @@ def test_there_are_five_mtp_targets() -> None:
 
 def test_help_names_every_target_of_the_design() -> None:
     shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
-    for target in ("setup", "test", "check", "eval", "eval-full", "eval-eager", "eval-mtp1",
+    for target in ("setup", "test", "test-vllm", "check", "eval", "eval-full", "eval-eager", "eval-mtp1",
                    "prove", "bench", "report", "baseline"):  # fmt: skip
         assert f"{target} " in shown.stdout
