@@ -39,7 +39,7 @@ def suite_of(*arms: str, model: str | None, concurrency: int = 16, **options: An
         "env": ENVIRONMENT,
         "graph_mode": "NONE",
         "graph_metrics": False,
-        "start_timeout_s": 600.0,
+        "start_timeout_s": 1500.0,
     }
     given = options if {"url", "urls"} & options.keys() else {**started, **options}
     given = {"graph_mode": "NONE", "graph_metrics": False, **given}
@@ -87,7 +87,7 @@ def start(model: str, log: Path, *flags: str) -> Live:
             return False
 
     try:
-        process.wait_until(ready, 600.0)
+        process.wait_until(ready, 1500.0)
     except BaseException:
         process.stop()
         raise
