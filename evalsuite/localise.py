@@ -32,7 +32,7 @@ WORDS = {
     "S": "the server's configuration or the harness",
 }
 LOOPS = frozenset({"loop", "inner_loop", "few_words", "near_loop", "drifting_loop", "glued_loop"})
-LOWER = 0.05
+LOWER, LOST = 0.05, 0.2
 # How far margins of equal tokens may lie apart by rounding.
 ROUNDING = {"float32": 0.01, "float64": 0.01}
 ROUGH = 1.5
@@ -101,9 +101,20 @@ def _symptoms(run: RunView, reference: Reference) -> list[str]:
         found.append("repeated tokens")
     elif rules:
         found.append(f"degenerate answers ({', '.join(sorted(rules))})")
+    lost = [name for name in run.arms if _lost(run, reference, name)]
+    if lost:
+        found.append(f"hardly an answer of {' and '.join(lost)} right")
     for kernel, kinds in _moved(run, reference).items():
         found.append(f"{' and '.join(sorted(kinds))} rows routed to {kernel}")
     return found
+
+
+def _lost(run: RunView, reference: Reference, name: str) -> bool:
+    """Whether an arm is right on less than a fifth of what it should be right on."""
+    known = reference.arms.get(name)
+    if known is None:
+        return False
+    return float(run.arms[name].correct.mean()) < LOST * float(known.correct.mean())
 
 
 def _moved(run: RunView, reference: Reference) -> dict[str, set[str]]:

@@ -26,7 +26,10 @@ NOT_INJECTED = {
 def choose(
     ids: Sequence[str] = (), families: Sequence[str] = (), *, quick: bool = False
 ) -> list[Fault]:
-    """The faults that are asked for; all where nothing is. Raises UsageError for unknown names."""
+    """The faults that are asked for, named ones first; all where nothing is.
+
+    Raises UsageError for unknown names.
+    """
     for name in ids:
         if name not in FAULTS:
             told = NOT_INJECTED.get(name)
@@ -34,9 +37,7 @@ def choose(
     for name in families:
         if name not in FAMILIES:
             raise UsageError(f"no family {name!r}; there are {', '.join(FAMILIES)}")
-    wanted = {*ids, *(QUICK if quick else ())}
-    return [
-        fault
-        for fault in FAULTS.values()
-        if (not wanted and not families) or fault.id in wanted or fault.family in families
-    ]
+    wanted = dict.fromkeys((*ids, *(QUICK if quick else ())))
+    everything = not wanted and not families
+    others = [f.id for f in FAULTS.values() if everything or f.family in families]
+    return [FAULTS[name] for name in dict.fromkeys((*wanted, *others))]

@@ -77,15 +77,19 @@ def test_eager_is_wrong_too(case: Case) -> None:
     assert case.records(part, *ARMS).family == "C"
 
 
-def test_verification_rows_are_wrong_and_hardly_a_draft_holds(case: Case) -> None:
+def test_verification_rows_are_wrong_from_the_first(case: Case) -> None:
     names = ("eager-mtp3", "mtp3")
+
+    def change(row: dict) -> dict:
+        return {**part(row), "margins": [3.0, 1.0, 2.0, 4.0]}
+
     for name in names:
         change_json(case.run / name / "evidence.json", accepts((0.1, 0.0, 0.0)))
-    found = case.records(part, *names)
-    assert found.family == "A" and "only widths 4 are wrong" in found.sentence
+    found = case.records(change, *names)
+    assert found.family == "A" and "only widths 4 are wrong from their first rows" in found.sentence
 
 
-def test_answers_part_and_acceptance_is_healthy(case: Case) -> None:
+def test_answers_part_late_and_acceptance_is_healthy(case: Case) -> None:
     assert case.records(part, "eager-mtp3", "mtp3").family == "D"
 
 
@@ -114,3 +118,32 @@ def test_records_are_missing(case: Case) -> None:
 def test_texts_differ_while_ids_agree(case: Case) -> None:
     leak = "<|assistant|> "
     assert case.records(lambda row: {**row, "text": leak + row["text"]}, "mtp3").family == "H"
+
+
+def test_repeated_tokens_and_their_kernel_are_told_first(case: Case) -> None:
+    routes = {"prefill": "dense", "verify:4": "rope_576"}
+    change_json(case.run / "mtp3" / "evidence.json", lambda row: {**row, "routes": routes})
+    found = case.records(
+        lambda row: {**row, "text": " the" * 60, "finish_reason": "length"}, "mtp3"
+    )
+    assert found.sentence.startswith(
+        "repeated tokens, hardly an answer of mtp3 right, verify rows routed to rope_576: "
+    )
+    assert found.family == "A"
+
+
+def test_margins_that_leave_eagers_before_the_first_token_tell_of_prefixes(case: Case) -> None:
+    def change(row: dict) -> dict:
+        return {**part(row), "margins": [3.5, *row["margins"][1:]]}
+
+    found = case.records(change, "eager-mtp3", "mtp3")
+    assert found.family == "D" and "before they begin" in found.sentence
+
+
+def test_right_answers_with_other_margins_are_no_fault_of_the_drafter(case: Case) -> None:
+    def drifting(row: dict) -> dict:
+        return {**row, "margins": [row["margins"][0], *(m + 0.1 for m in row["margins"][1:])]}
+
+    for name in ("eager-mtp3", "mtp3"):
+        change_json(case.run / name / "evidence.json", accepts((0.6, 0.3, 0.1)))
+    assert case.records(drifting, "eager-mtp3", "mtp3").family == "B"

@@ -41,14 +41,15 @@ def test_before_the_fix_the_gate_is_red_and_after_it_green(bench: Bench) -> None
     arms = ("eager", "eager-mtp1", "eager-mtp5")
     trial = tried(bench, FAULTS["A-01"], *arms)
     assert trial.items <= 32
-    assert {"route", "degeneration", "equality", "accuracy"} <= set(trial.checks)
+    assert {"route", "equality", "accuracy"} <= set(trial.checks)
     assert trial.figures["eager"] == trial.healthy["eager"]
     assert trial.healthy["eager"]["accuracy"] > LEAST_ACCURACY
     for name in arms[1:]:
         assert trial.figures[name]["accuracy"] < 0.2
     assert trial.place is not None and trial.place.family == "A"
-    assert "repeated tokens" in trial.place.sentence
-    assert "verify rows routed to rope_576" in trial.place.sentence
+    told = trial.place.sentence
+    assert told.startswith("hardly an answer of eager-mtp1 and eager-mtp5 right, ")
+    assert "verify rows routed to rope_576" in told
     fixed = bench.healthy(NONE).view(arms, trial.items)
     assert verdict_on(fixed, Chosen(asked_none=True), bench.policy).verdict == "pass"
 

@@ -11,10 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from evalsuite.cli import main
+from evalsuite.errors import UsageError
 from evalsuite.faults.catalogue import FAULTS
 from evalsuite.faults.healthy import HealthyRun, variations
 from evalsuite.faults.prove import Proof
-from evalsuite.faults.tables import as_markdown, placed, summary, terminal, write
+from evalsuite.faults.tables import as_markdown, joined, placed, summary, terminal, write
 from evalsuite.faults.trial import Trial
 from evalsuite.localise import Localisation
 
@@ -127,3 +128,21 @@ def test_every_kind_of_variation_occurs_and_has_its_own_name() -> None:
 def test_an_unknown_fault_is_one_line_and_exit_code_2() -> None:
     done = CliRunner().invoke(main, ["prove", "Z-99"])
     assert done.exit_code == 2 and "no fault 'Z-99'" in done.stderr
+
+
+def test_proofs_over_different_faults_are_joined_in_the_catalogues_order(proof: Proof) -> None:
+    whole = proof.as_json()
+    first = {**whole, "faults": whole["faults"][2:], "healthy": []}
+    second = {**whole, "faults": whole["faults"][:2]}
+    both = joined([first, second], list(FAULTS))
+    assert [row["id"] for row in both["faults"]] == ["A-01", "C-13", "D-07"]
+    assert both["caught"] == 2 and len(both["healthy"]) == 10
+
+
+def test_proofs_of_two_checkpoints_are_not_joined(proof: Proof) -> None:
+    whole = proof.as_json()
+    other = {**whole, "faults": [], "machine": {**whole["machine"], "dtype": "bfloat16"}}
+    with pytest.raises(UsageError, match="differ in dtype"):
+        joined([whole, other], list(FAULTS))
+    with pytest.raises(UsageError, match="more than one trial of A-01"):
+        joined([whole, whole], list(FAULTS))
