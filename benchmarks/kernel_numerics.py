@@ -20,7 +20,7 @@ from sparse_problems import Problem, make
 
 from sparse_mla import attention
 from sparse_mla.attention import MMA_HEADS
-from sparse_mla.configs import GLUON, NARROW, WIDE, Config
+from sparse_mla.configs import GLUON, NARROW, NARROW_FP8, WIDE, Config
 from sparse_mla.packing import group_rows, measure_overlap, pack_rows
 
 POISON = float("nan")
@@ -279,7 +279,7 @@ def nothing_to_do(config: Config) -> str | None:
 
 def results(only: str) -> Iterator[tuple[str, str, str | None, float]]:
     """Name, configuration, what is wrong and seconds of each check."""
-    for config in (GLUON, WIDE, NARROW):
+    for config in (GLUON, WIDE, NARROW, NARROW_FP8):
         for name, function in CHECKS.items():
             if only in f"{name} {config.label}":
                 started = time.perf_counter()

@@ -21,7 +21,7 @@ EMPTY = tl.constexpr(FREE)
 # Odd multipliers of Knuth's multiplicative hashing (The Art of Computer Programming 3, 6.4).
 FIRST_HASH = tl.constexpr(-1640531535)
 SECOND_HASH = tl.constexpr(-1028477387)
-LARGEST_BLOCK = 8192
+LARGEST_BLOCK = 4096
 INTERPRETED_BLOCK = 64
 
 
