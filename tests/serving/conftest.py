@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "engines"))
 
 import torch
-from live import ENVIRONMENT, PYTHON, Live, start
+from live import ENVIRONMENT, PYTHON, WITHOUT_ROTARY_KERNEL, Live, start
 from tokenizers import Tokenizer
 
 from evalsuite.paths import EMBEDDED_MODEL, PACKAGE, ROOT
@@ -59,7 +60,8 @@ def dsv3(trained: bool, tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def eager_server(dsv3: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """One server in eager mode without speculation, for all tests that only ask one."""
-    server = start(dsv3, tmp_path_factory.mktemp("server") / "engine.log", "--enforce-eager")
+    log = tmp_path_factory.mktemp("server") / "engine.log"
+    server = start(dsv3, log, "--enforce-eager", *shlex.split(WITHOUT_ROTARY_KERNEL))
     yield server
     server.stop()
 

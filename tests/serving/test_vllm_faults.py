@@ -18,7 +18,8 @@ from live import Live, run, suite_of, verdict
 from msgspec.structs import replace
 from serving import served
 
-from evalsuite.errors import UsageError
+from evalsuite.compare import compare_runs
+from evalsuite.errors import EXIT_FAIL, UsageError
 from evalsuite.harness import HarnessTask, load_task
 from evalsuite.storage import read_evidence, read_records
 from evalsuite.suite import EngineConfig, Suite
@@ -57,6 +58,22 @@ def test_one_eager_server_for_three_arms_is_caught(
     # Attached, the log of the server tells what it would have told had it been started here.
     evidence = read_evidence(tmp_path / "run", "eager")
     assert evidence.backend is not None and evidence.read_back == evidence.asked
+
+
+def test_a_real_fault_of_a_release_is_caught(
+    dsv3: str, trained: bool, eager_server: Live, tmp_path: Path
+) -> None:
+    """The rotary kernel of vLLM 0.32 on CPUs against the same model computed without it."""
+    if not trained:
+        pytest.skip("the miniature has random weights here")
+    task = load_task("gsm_mini", max_tokens=128)
+    healthy = suite_of("eager", model=dsv3, url=eager_server.url)
+    run(healthy, task, tmp_path / "healthy", items=48)
+    run(suite_of("eager", model=dsv3, arm_args={}), task, tmp_path / "faulty", items=48)
+    compared = compare_runs(tmp_path / "healthy", tmp_path / "faulty")
+    assert compared.exit_code == EXIT_FAIL
+    failing = {f.check for f in compared.verdict.findings if f.status == "fail"}
+    assert {"accuracy", "degeneration"} <= failing
 
 
 def test_any_client_of_openai_gets_the_same_answers(
