@@ -72,6 +72,6 @@ def test_there_are_five_mtp_targets() -> None:
 
 def test_help_names_every_target_of_the_design() -> None:
     shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
-    for target in ("setup", "test", "test-vllm", "check", "eval", "eval-full", "eval-eager", "eval-mtp1",
-                   "prove", "bench", "report", "baseline"):  # fmt: skip
+    for target in ("setup", "test", "test-vllm", "check", "eval", "eval-full", "eval-eager",
+                   "eval-mtp1", "prove", "bench", "report", "baseline"):  # fmt: skip
         assert f"{target} " in shown.stdout
