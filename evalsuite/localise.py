@@ -31,7 +31,14 @@ WORDS = {
     "H": "text that a server hands out",
     "S": "the server's configuration or the harness",
 }
-LOOPS = frozenset({"loop", "inner_loop", "few_words", "near_loop", "drifting_loop", "glued_loop"})
+# Rules of degeneration by which an answer says the same again.
+LOOPS = frozenset(
+    {
+        *("loop", "inner_loop", "few_words", "near_loop", "drifting_loop", "glued_loop"),
+        *("id_loop", "doubled_tokens", "doubled_against_twin", "repeated_marker"),
+        "repeated_whole",
+    }
+)
 LOWER, LOST = 0.05, 0.2
 # How far margins of equal tokens may lie apart by rounding.
 ROUNDING = {"float32": 0.01, "float64": 0.01}
