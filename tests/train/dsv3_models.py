@@ -30,6 +30,7 @@ SMALL: dict[str, Any] = {
     "qk_nope_head_dim": 16,
     "qk_rope_head_dim": 24,
     "v_head_dim": 20,
+    "rope_scaling": None,
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     # The sizes that are trained.

@@ -116,7 +116,7 @@ def test_every_expert_takes_part_and_shares_sum_up(raw: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("rope_scaling", {"type": "yarn", "factor": 40}),
+        ("rope_scaling", {**raw_config("trained")["rope_scaling"], "factor": 40}),
         ("rope_interleave", False),
         ("qk_rope_head_dim", 63),
         ("n_group", 3),

@@ -17,6 +17,22 @@ EvenSize = Annotated[int, msgspec.Meta(ge=2, multiple_of=2)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
+class RopeScaling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """YaRN as the published files have it, with the factor 1: it changes no angle and no scale.
+
+    It is there because engines have a rotary embedding of their own for it, and that one is what
+    the published model runs.
+    """
+
+    type: Literal["yarn"]
+    factor: Annotated[float, msgspec.Meta(ge=1, le=1)]
+    original_max_position_embeddings: Size
+    beta_fast: Positive
+    beta_slow: Positive
+    mscale: Positive
+    mscale_all_dim: Positive
+
+
 class Dsv3Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One text model. Field names are those of the published `config.json`."""
 
@@ -49,7 +65,7 @@ class Dsv3Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     v_head_dim: Size
     rope_interleave: Literal[True]
     rope_theta: Positive
-    rope_scaling: None
+    rope_scaling: RopeScaling | None
     rms_norm_eps: Positive
     hidden_act: Literal["silu"]
     attention_bias: Literal[False]
@@ -79,7 +95,7 @@ class Dsv3Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     @property
     def softmax_scale(self) -> float:
-        """Scale of the attention scores; there is no long-context factor without rope scaling."""
+        """Scale of the attention scores; YaRN's own factor is 1 where nothing is scaled."""
         return float(self.qk_head_dim**-0.5)
 
     def is_dense(self, layer: int) -> bool:
