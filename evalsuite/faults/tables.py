@@ -127,6 +127,7 @@ def as_markdown(proof: Proof) -> str:
         "",
         f"From the failed run alone the right family was named for {right} of {of} faults.",
         "",
+        *_absent(proof),
     ]
     for letter, name in FAMILIES.items():
         rows = [row for row in proof["faults"] if row["family"] == letter]
@@ -134,6 +135,17 @@ def as_markdown(proof: Proof) -> str:
             lines += _family(letter, name, rows)
     lines += _healthy(proof)
     return "\n".join(lines) + "\n"
+
+
+def _absent(proof: Proof) -> list[str]:
+    """Say which faults of the catalogue were not tried."""
+    from evalsuite.faults.catalogue import FAULTS
+
+    tried = {row["id"] for row in proof["faults"]}
+    left = [name for name in FAULTS if name not in tried]
+    if not left:
+        return []
+    return [f"Not tried here, of {len(FAULTS)} in the catalogue: {', '.join(left)}.", ""]
 
 
 def _family(letter: str, name: str, rows: list[Row]) -> list[str]:
