@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -60,16 +62,20 @@ def test_one_eager_server_for_three_arms_is_caught(
     assert evidence.backend is not None and evidence.read_back == evidence.asked
 
 
-def test_a_real_fault_of_a_release_is_caught(
-    dsv3: str, trained: bool, eager_server: Live, tmp_path: Path
-) -> None:
-    """The rotary kernel of vLLM 0.32 on CPUs against the same model computed without it."""
+def test_a_real_fault_of_a_release_is_caught(dsv3: str, trained: bool, tmp_path: Path) -> None:
+    """The rotary kernel of vLLM 0.32 on CPUs against the same model computed without it.
+
+    A model that scales its rope, as the miniature does by the factor 1, runs another one.
+    """
     if not trained:
         pytest.skip("the miniature has random weights here")
-    task = load_task("gsm_mini", max_tokens=128)
-    healthy = suite_of("eager", model=dsv3, url=eager_server.url)
-    run(healthy, task, tmp_path / "healthy", items=48)
-    run(suite_of("eager", model=dsv3, arm_args={}), task, tmp_path / "faulty", items=48)
+    plain = tmp_path / "plain"
+    shutil.copytree(dsv3, plain)
+    config = json.loads((plain / "config.json").read_text())
+    (plain / "config.json").write_text(json.dumps({**config, "rope_scaling": None}))
+    task = load_task("gsm_mini", max_tokens=192)
+    run(suite_of("eager", model=str(plain)), task, tmp_path / "healthy", items=48)
+    run(suite_of("eager", model=str(plain), arm_args={}), task, tmp_path / "faulty", items=48)
     compared = compare_runs(tmp_path / "healthy", tmp_path / "faulty")
     assert compared.exit_code == EXIT_FAIL
     failing = {f.check for f in compared.verdict.findings if f.status == "fail"}

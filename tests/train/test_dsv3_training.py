@@ -13,6 +13,7 @@ from dsv3_models import raw_config
 from safetensors.torch import load_file
 from tokenizers import Tokenizer, models
 
+from evalsuite.paths import PACKAGE
 from evalsuite.train.architecture import DRAFT_DEPTH, Losses
 from evalsuite.train.data import Stream
 from evalsuite.train.dsv3 import FILE, architecture
@@ -119,3 +120,17 @@ def test_the_trained_sizes_stay_small_and_true() -> None:
     sizes += [2 * torch.Size(shapes[name].shape).numel() for name in chosen.copies.values()]
     assert sum(sizes) < LARGEST
     assert (raw["kv_lora_rank"], raw["qk_rope_head_dim"]) == (512, 64)
+
+
+def test_the_checkpoint_is_of_the_architecture() -> None:
+    folder = PACKAGE / "models" / "dsv3_mini"
+    raw = json.loads((folder / "config.json").read_text())
+    assert raw == json.loads(FILE.read_text())
+    chosen = architecture(raw, str(FILE))
+    expected = {spec.name: torch.Size(spec.shape) for spec in chosen.specs}
+    expected |= {name: expected[original] for name, original in chosen.copies.items()}
+    stored = load_file(folder / "model.safetensors")
+    assert {name: tensor.shape for name, tensor in stored.items()} == expected
+    assert (folder / "model.safetensors").stat().st_size < LARGEST
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    assert tokenizer.get_vocab_size() == raw["vocab_size"]
