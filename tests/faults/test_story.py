@@ -16,6 +16,7 @@ from evalsuite.baseline_choice import Chosen
 from evalsuite.faults.bench import Bench
 from evalsuite.faults.catalogue import FAULTS
 from evalsuite.faults.fault import Fault
+from evalsuite.faults.healthy import Variation, run_healthy
 from evalsuite.faults.stress import NONE
 from evalsuite.faults.trial import Trial, try_fault
 from evalsuite.judge import verdict_on
@@ -52,6 +53,12 @@ def test_before_the_fix_the_gate_is_red_and_after_it_green(bench: Bench) -> None
     assert "verify rows routed to rope_576" in told
     fixed = bench.healthy(NONE).view(arms, trial.items)
     assert verdict_on(fixed, Chosen(asked_none=True), bench.policy).verdict == "pass"
+
+
+def test_a_healthy_run_in_another_order_and_batch_is_green(bench: Bench) -> None:
+    varied = Variation("varied", order=5, batch=0.75, options=(("shuffle_seed", 5),))
+    run = run_healthy(bench, varied, 8, ("eager", "eager-mtp1"), bench.folder / "varied")
+    assert run.alarms == () and run.items == 8
 
 
 @pytest.mark.slow
