@@ -30,18 +30,26 @@ def write(proof: Proof, stem: Path, *, page: bool = True) -> None:
 
 
 def joined(proofs: Sequence[Proof], order: Sequence[str]) -> Proof:
-    """Join proofs over different faults, made on one machine; faults in `order`.
+    """Join proofs over different faults; faults in `order`.
 
-    Raises UsageError where one was made on another machine, checkpoint or number of items, or a
-    fault is there twice.
+    Processors may differ, and are all named; what decides an answer may not. Raises UsageError
+    where device, type or checkpoint differ, or a fault is there twice.
     """
-    first = proofs[0]["machine"]
-    for other in proofs[1:]:
-        differing = [
-            key for key in first if key != "date" and other["machine"].get(key) != first[key]
-        ]
+    machines = [proof["machine"] for proof in proofs]
+    first = machines[0]
+    for other in machines[1:]:
+        differing = [key for key in ("dtype", "model_hash") if other[key] != first[key]]
+        if other["hardware"]["device"] != first["hardware"]["device"]:
+            differing.append("device")
         if differing:
             raise UsageError(f"proofs differ in {', '.join(differing)}")
+    names = dict.fromkeys(machine["hardware"]["name"] for machine in machines)
+    machine = {
+        **first,
+        "hardware": {**first["hardware"], "name": " and ".join(names)},
+        "items": max(machine["items"] for machine in machines),
+        "batch": min(machine["batch"] for machine in machines),
+    }
     rows = [row for proof in proofs for row in proof["faults"]]
     ids = [row["id"] for row in rows]
     twice = sorted({one for one in ids if ids.count(one) > 1})
@@ -54,7 +62,7 @@ def joined(proofs: Sequence[Proof], order: Sequence[str]) -> Proof:
         "total": len(rows),
         "false_alarms": sum(proof["false_alarms"] for proof in proofs),
         "healthy": [run for proof in proofs for run in proof["healthy"]],
-        "machine": first,
+        "machine": machine,
         "seconds": round(sum(proof["seconds"] for proof in proofs), 1),
     }
 
