@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import evalsuite
 from evalsuite.arms import Arm
-from evalsuite.client import Client, ClientSettings, ServerLost
+from evalsuite.client import Client, ClientSettings
 from evalsuite.engines.base import EngineDescription, Request
 from evalsuite.engines.serving.connect import Listed, listed_models, served_name
 from evalsuite.engines.serving.dialect import Dialect, Target
@@ -23,9 +22,9 @@ from evalsuite.engines.serving.process import ServerProcess, free_port
 from evalsuite.engines.serving.prometheus import instance
 from evalsuite.engines.serving.prompts import encoder
 from evalsuite.engines.serving.session import ServedSession
+from evalsuite.engines.serving.starting import found_program, page_fetcher, readiness
 from evalsuite.errors import UsageError
 from evalsuite.records import Settings
-from evalsuite.redact import redact
 
 HOST = "127.0.0.1"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -94,7 +93,7 @@ class ServedEngine:
             try:
                 found = listed_models(client, options.any_url())
                 served = served_name(found, options.served_model, self._model, options.any_url())
-                version = self._dialect.version(_pages(client, options.any_url()))
+                version = self._dialect.version(page_fetcher(client, options.any_url()))
             finally:
                 client.close()
         else:
@@ -148,7 +147,7 @@ class ServedEngine:
         url = f"http://{HOST}:{port}"
         environment = {**os.environ, **self._dialect.environment(target), **options.env}
         server = ServerProcess(
-            _found(self._dialect.command(target, HOST, port), options.cwd),
+            found_program(self._dialect.command(target, HOST, port), options.cwd),
             self._log_path(target.arm),
             environment=environment,
             folder=None if options.cwd is None else Path(options.cwd),
@@ -158,7 +157,7 @@ class ServedEngine:
         try:
             probe = Client(self._settings(url, ""))
             try:
-                server.wait_until(_ready(probe, url), options.start_timeout_s)
+                server.wait_until(readiness(probe, url), options.start_timeout_s)
             finally:
                 probe.close()
             return self._session(target, url, server, server.log)
@@ -221,38 +220,3 @@ class ServedEngine:
         """Close what is open and end what was started."""
         for session in self._open:
             session.close()
-
-
-def _found(command: list[str], folder: str | None) -> list[str]:
-    """Return the command with its program's path. Raises UsageError where there is none."""
-    field = "engine.options.command"
-    program = os.path.abspath(command[0]) if os.sep in command[0] else shutil.which(command[0])
-    if program is None or not os.access(program, os.X_OK):
-        raise UsageError("no such program", file=command[0], field=field)
-    if folder is not None and not Path(folder).is_dir():
-        raise UsageError("no such folder", file=folder, field="engine.options.cwd")
-    return [program, *command[1:]]
-
-
-def _ready(client: Client, url: str) -> Callable[[], bool]:
-    def ready() -> bool:
-        try:
-            return all(
-                client.fetch(url + path, timeout_s=5.0).status == 200
-                for path in ("/health", "/v1/models")
-            )
-        except ServerLost:
-            return False
-
-    return ready
-
-
-def _pages(client: Client, url: str) -> Callable[[str], str | None]:
-    def fetch(path: str) -> str | None:
-        try:
-            page = client.fetch(url + path)
-        except ServerLost as problem:
-            raise UsageError(redact(str(problem)), field="engine.options.url") from None
-        return page.text if page.status == 200 else None
-
-    return fetch
