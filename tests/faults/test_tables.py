@@ -24,6 +24,7 @@ MACHINE = {
     "hardware": {"device": "cpu", "name": "a <b> machine", "count": 1},
     "software": {"torch": "2.11.0"},
     "dtype": "float32",
+    "model_hash": "c9f9676f",
     "items": 128,
     "batch": 16,
 }
