@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import platform
 import re
 import statistics
@@ -183,7 +184,8 @@ def page(result: dict[str, Any]) -> str:
         "",
         f"{result['date']}, Python {platform.python_version()}; `python benchmarks/client.py`. "
         f"{result['prompts']} prompts of {result['characters']} characters, "
-        f"{result['concurrency']} at once, a server that answers at once in a process of its own.",
+        f"{result['concurrency']} at once, a server that answers at once in a process of its own. "
+        f"Load average before: {result['load_before']} on {os.cpu_count()} cores.",
         "",
         f"| client | requests a second, median of {result['repeats']} | lowest | highest |",
         "| --- | --- | --- | --- |",
@@ -233,12 +235,13 @@ def main(
         "characters": len(texts[0]),
         "concurrency": concurrency,
         "repeats": repeats,
+        "load_before": round(os.getloadavg()[0], 1),
         "requests_per_second": throughput(texts, concurrency, repeats, script),
         "added_ms": added(texts[: 12 * concurrency], concurrency),
     }
     text = page(result)
     (HERE / "results" / f"{name}.md").write_text(text)
-    (HERE / "results" / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    (HERE / "results" / f"{name}.json").write_text(json.dumps(result) + "\n")
     click.echo(text)
 
 
