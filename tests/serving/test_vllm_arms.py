@@ -17,7 +17,7 @@ ITEMS = 32
 
 @pytest.fixture(scope="module")
 def task() -> HarnessTask:
-    return load_task("gsm_mini", max_tokens=128)
+    return load_task("gsm_mini", max_tokens=192)
 
 
 @pytest.fixture(scope="module")
