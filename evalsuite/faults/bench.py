@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from evalsuite.records import Record, Run
 from evalsuite.reference import Reference, from_run
 from evalsuite.runload import load_run
 from evalsuite.runner import execute
-from evalsuite.runview import RunView
+from evalsuite.runview import Int8, RunView
 from evalsuite.suite import DEFAULT_SUITE, Suite, load_suite
 from evalsuite.verdict import Verdict
 
@@ -178,9 +178,23 @@ class Healthy:
             )
 
     def reference(self, arms: Sequence[str], ids: Sequence[str]) -> Reference:
-        """What a run of `arms` over `ids` is held against."""
+        """What a run of `arms` over `ids` is held against.
+
+        The accuracy that collapse is told by is known from few items only. Laplace's rule of
+        succession keeps it below 1, at which a single wrong answer would be impossible.
+        """
         view = self.view(arms, len(ids))
-        return from_run(view, ids, self._bench.policy.equality.large)
+        found = from_run(view, ids, self._bench.policy.equality.large)
+        known = {
+            name: replace(arm, accuracy=_succession(view.arms[name].correct))
+            for name, arm in found.arms.items()
+        }
+        return replace(found, arms=known)
+
+
+def _succession(correct: Int8) -> float:
+    """(right + 1) / (answers + 2)."""
+    return (int(correct.sum()) + 1) / (correct.size + 2)
 
 
 def judged(bench: Bench, folder: Path, reference: Reference) -> tuple[RunView, Verdict]:
