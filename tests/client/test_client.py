@@ -273,6 +273,17 @@ def test_a_stream_that_ends_inside_the_answer_is_an_error_and_is_not_asked_again
     assert "inside the answer" in str(reply.error)
 
 
+def test_a_token_whose_text_is_held_back_has_come_all_the_same() -> None:
+    asked = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked.append(1)
+        return await stream(request, events(piece("")))
+
+    assert "inside the answer" in str(first(handler).error)
+    assert len(asked) == 1
+
+
 def test_a_connection_that_breaks_inside_the_answer_is_an_error() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
