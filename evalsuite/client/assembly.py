@@ -56,7 +56,7 @@ class Assembly:
             self.finish_reason = choice.finish_reason
         if choice.meta_info is not None:
             self._speculated(choice.meta_info)
-        # Servers hold back text that could be the beginning of a stop: a token can come without any.
+        # Servers hold back text that could be the beginning of a stop, so a token can come without.
         # Only a chat's first piece, which names the role, stands for no token.
         told = choice.text is not None or choice.logprobs is not None
         if self.first_at is None and (text or thought or choice.token_ids or told):
