@@ -161,7 +161,7 @@ def test_a_terminated_run_is_incomplete_and_can_be_resumed(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("engine", "options", "limit"),
-    [("fake_engine:open_engine", "accuracy: 0.9", 150), ("mini", "", 24)],
+    [("fake_engine:open_engine", "accuracy: 0.9", 150), ("mini", "", 32)],
 )
 def test_lm_eval_and_run_give_the_same_scores(
     tmp_path: Path, gsm_mini_task: HarnessTask, engine: str, options: str, limit: int
