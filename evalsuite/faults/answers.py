@@ -292,8 +292,6 @@ FAULTS = (
         "vLLM's synthetic rejection sampler left on",
         "every draft counts as accepted",
         lambda: seams.verification(_all_accepted),
-        DRAFTS,
-        ("acceptance",),
     ),
     Fault(
         "S-12",

@@ -84,7 +84,9 @@ def test_a_wrong_state_leaves_acceptance_alone(bench: Bench) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_accepting_everything_breaks_the_ceiling(bench: Bench) -> None:
+def test_accepting_everything_raises_acceptance_and_is_caught(bench: Bench) -> None:
     trial = tried(bench, FAULTS["S-11"])
+    # A rate of 1.0 is beyond chance after a thousand drafts; answers are wrong long before.
+    assert trial.caught
     assert trial.figures["eager-mtp3"]["acceptance"] == [1.0, 1.0, 1.0]
-    assert "acceptance" in trial.checks
+    assert trial.healthy["eager-mtp3"]["acceptance"][-1] < 1.0
