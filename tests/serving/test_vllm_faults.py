@@ -211,7 +211,7 @@ def _signal_after(folder: Path, count: int, number: int) -> None:
 def _answered(log: Path) -> int:
     text = log.read_text(errors="replace")
     # The warm-up asks eight; each start of a server begins anew.
-    return text.rpartition("$ ")[2].count("POST /v1/completions") - 8
+    return text.rpartition("\n$ ")[2].count("POST /v1/completions") - 8
 
 
 def _vllm_processes() -> list[int]:
