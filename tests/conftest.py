@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +14,12 @@ from evalsuite.harness import HarnessTask, load_task
 from evalsuite.suite import EngineConfig, Suite
 
 FAKE = "fake_engine:open_engine"
+
+
+def pytest_configure() -> None:
+    """Let SIGINT interrupt: a shell that starts the tests in the background has it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

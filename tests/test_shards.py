@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
-from conftest import FAKE
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,7 +72,7 @@ def test_jobs_run_shards_that_merge_into_the_run_of_one(tmp_path: Path) -> None:
     suite = tmp_path / "fake.yaml"
     arms = ", ".join(ARMS)
     suite.write_text(
-        f"name: fake\nengine:\n  kind: {FAKE}\ntask: gsm_mini\nlimit: 50\narms: [{arms}]\n"
+        f"name: fake\nengine:\n  kind: fake_engine:open_engine\ntask: gsm_mini\nlimit: 50\narms: [{arms}]\n"
     )
 
     def run(name: str, *more: str) -> Path:

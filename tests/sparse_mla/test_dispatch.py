@@ -22,6 +22,9 @@ from sparse_mla.launches import Launch
 from sparse_mla.portable import gather_mla
 from sparse_mla.table import Entry, entries, registered
 
+# Without it every kernel of ours is refused, for that reason before any other.
+pytest.importorskip("triton")
+
 DECLARED = sorted(NVIDIA | AMD)
 LATENT = Geometry("cpu", "float32", 512, 0, 16, frozenset({"decode"}), 32)
 
