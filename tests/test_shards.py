@@ -72,7 +72,8 @@ def test_jobs_run_shards_that_merge_into_the_run_of_one(tmp_path: Path) -> None:
     suite = tmp_path / "fake.yaml"
     arms = ", ".join(ARMS)
     suite.write_text(
-        f"name: fake\nengine:\n  kind: fake_engine:open_engine\ntask: gsm_mini\nlimit: 50\narms: [{arms}]\n"
+        "name: fake\nengine:\n  kind: fake_engine:open_engine\n"
+        f"task: gsm_mini\nlimit: 50\narms: [{arms}]\n"
     )
 
     def run(name: str, *more: str) -> Path:
