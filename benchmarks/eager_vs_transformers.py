@@ -171,7 +171,13 @@ def prepare(arguments: argparse.Namespace) -> tuple[MiniEngine, list[Request]]:
         Request(entry.item.item_id, entry.prompt, budget, stops)
         for entry in select(task.items, arguments.items)
     ]
-    engine = open_engine(model=None, dtype="float32", device="cpu", concurrency=None, options={})
+    engine = open_engine(
+        model=None,
+        dtype="float32",
+        device="cpu",
+        concurrency=arguments.concurrency,
+        options={},
+    )
     engine.check(requests)
     return engine, requests
 
@@ -276,6 +282,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2, help="threads of transformers")
     parser.add_argument("--engine-threads", type=int, default=1)
+    parser.add_argument("--concurrency", type=int, help="requests at once in the engine")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 16])
     parser.add_argument("--experts", nargs="+", default=["grouped_mm", "batched_mm", "eager"])
     parser.add_argument("--out", type=Path, default=RESULTS / "eager-cpu.md")
