@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from evalsuite.checks.finding import Finding
 from evalsuite.policy import Policy
 from evalsuite.records import Record
-from evalsuite.reference import Reference
+from evalsuite.reference import Reference, ReferenceArm
 from evalsuite.runview import ABSENT, RunView
 from evalsuite.stats import Look, stop_probability, stopping_look, stopping_rule
 
@@ -24,7 +24,7 @@ def collapse(run: RunView, reference: Reference | None, policy: Policy) -> list[
         if name not in reference.arms:
             continue
         accuracy = reference.arms[name].accuracy
-        rule = stopping_rule(accuracy, policy.collapse.looks, policy.collapse.level)
+        rule = stopping_rule(expected_share(reference.arms[name]), policy.collapse.looks, policy.collapse.level)
         first = arm.outcome[0]
         reached = int((first == ABSENT).argmax()) if (first == ABSENT).any() else len(first)
         correct = [bool(right) for right in arm.correct[0, :reached]]
@@ -37,13 +37,22 @@ def collapse(run: RunView, reference: Reference | None, policy: Policy) -> list[
     return [Finding(check=CHECK, status="pass", arm=None, message=message)]
 
 
+def expected_share(arm: ReferenceArm) -> float:
+    """Share of right answers to expect, by Laplace's rule of succession over the reference's.
+
+    A small reference that got everything right does not make a single wrong answer impossible.
+    """
+    share: float = (float(arm.correct.sum()) + 1.0) / (arm.correct.size + 2.0)
+    return share
+
+
 def collapse_rule(
     reference: Reference, policy: Policy
 ) -> Callable[[str, Sequence[Record]], str | None]:
     """Return the rule by which a runner stops an arm: given its name and its first records in the
     plan's order, the reason to stop it, or None."""
     rules = {
-        name: stopping_rule(arm.accuracy, policy.collapse.looks, policy.collapse.level)
+        name: stopping_rule(expected_share(arm), policy.collapse.looks, policy.collapse.level)
         for name, arm in reference.arms.items()
     }
 
