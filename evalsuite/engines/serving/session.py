@@ -125,7 +125,7 @@ class ServedSession:
         if self._reader is None or self._view is None:
             return
         self._reader.update()
-        until = time.monotonic() + (LOG_WAIT_S if self._server is not None else 0.0)
+        until = time.monotonic() + LOG_WAIT_S
         while self._told.answers and self._dialect.awaits(self._target, self._view):
             if self._waited or time.monotonic() >= until:
                 self._waited = True

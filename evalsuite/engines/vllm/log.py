@@ -62,15 +62,19 @@ class VllmLog:
     downgraded: str | None = None
     rebuilt: bool = False
     tables: int = 0
+    heading: bool = False
     steps: GraphSteps = field(default_factory=GraphSteps)
     largest: int | None = None
 
     def on_line(self, line: str) -> None:
         """Take one line."""
         if (row := _ROW.search(line)) is not None:
+            # A table counts from its first row on: a head alone tells of no step.
+            self.tables += self.heading
+            self.heading = False
             self._count(int(row[1]), row[3], int(row[4]))
         elif "CUDAGraph Stats" in line:
-            self.tables += 1
+            self.heading = True
         elif (found := _ARCHITECTURE.search(line)) is not None:
             if found[1] not in self.architectures:
                 self.architectures.append(found[1])
