@@ -23,8 +23,9 @@ def collapse(run: RunView, reference: Reference | None, policy: Policy) -> list[
     for name, arm in run.arms.items():
         if name not in reference.arms:
             continue
-        accuracy = reference.arms[name].accuracy
-        rule = stopping_rule(expected_share(reference.arms[name]), policy.collapse.looks, policy.collapse.level)
+        known = reference.arms[name]
+        accuracy = known.accuracy
+        rule = stopping_rule(expected_share(known), policy.collapse.looks, policy.collapse.level)
         first = arm.outcome[0]
         reached = int((first == ABSENT).argmax()) if (first == ABSENT).any() else len(first)
         correct = [bool(right) for right in arm.correct[0, :reached]]

@@ -7,12 +7,18 @@ import json
 import shutil
 
 import msgspec
+import numpy as np
 import pytest
 from run_factory import Factory, arms, change_json, change_records, rows, write_rows
 
 from evalsuite.baseline import accept_baseline
+from evalsuite.checks.collapse import expected_share
 from evalsuite.judge import judge
+from evalsuite.policy import Policy
 from evalsuite.protocol import Protocol
+from evalsuite.reference import ReferenceArm
+from evalsuite.runview import CODE
+from evalsuite.stats import stopping_look, stopping_rule
 
 
 def every(period, change):
@@ -192,6 +198,17 @@ def test_collapsed_arm_is_named(bench):
     assert "mtp1 collapsed: 0 of the first 32 right" in finding.message
     assert finding.figures["false_alarm"] < 2e-6
     assert findings(verdict, "accuracy")[0].arm == "mtp1"
+
+
+def test_a_reference_without_errors_allows_for_one():
+    right = np.full(32, CODE["correct"], dtype=np.int8)
+    none = np.zeros(32, dtype=np.int8)
+    arm = ReferenceArm(right, none, none, shares=None, drafts=None, accuracy=1.0)
+    asked = Policy().collapse
+    rule = stopping_rule(expected_share(arm), asked.looks, asked.level)
+    assert stopping_look([True] * 31 + [False], rule) is None
+    assert stopping_look([False] * 32, rule) is not None
+    assert stopping_look([True] * 31 + [False], stopping_rule(1.0, asked.looks, asked.level))
 
 
 def test_drop_in_one_arm(noisy):
