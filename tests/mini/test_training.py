@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from repeating_stream import repeating_stream
 from row_driver import RowDriver
 from safetensors import safe_open
 from small_models import byte_tokenizer, folder_of, load_model, raw_config
@@ -22,7 +22,7 @@ from evalsuite.mini.model.decoder import logits
 from evalsuite.mini.model.mtp import mtp_layer
 from evalsuite.mini.names import tensor_specs
 from evalsuite.mini.speculate import first_draft, next_draft
-from evalsuite.train.data import Stream, encode_problem, prompt_text, shard_problems
+from evalsuite.train.data import encode_problem, prompt_text, shard_problems
 from evalsuite.train.export import export_folder
 from evalsuite.train.forward import TrainForward
 from evalsuite.train.glm53 import FILE, architecture
@@ -132,15 +132,6 @@ def test_a_gradient_reaches_every_trained_parameter() -> None:
     idle = [n for n, p in params.items() if p.grad is not None and not p.grad.any()]
     # With one expert load at the start some experts may get no row at all.
     assert [name for name in idle if ".experts." not in name] == []
-
-
-def repeating_stream(vocab: int) -> Stream:
-    """A stream that is easy to learn: a few short problems over and over."""
-    generator = np.random.default_rng(1)
-    problems = generator.integers(2, vocab, (4, 20))
-    tokens = problems[generator.integers(0, 4, 300)].flatten().astype(np.int32)
-    starts = np.arange(0, len(tokens), 20, dtype=np.int64)
-    return Stream(tokens, np.ones(len(tokens), dtype=np.float32), starts)
 
 
 @pytest.fixture(scope="module")

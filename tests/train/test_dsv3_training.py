@@ -6,16 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from dsv3_models import raw_config
+from repeating_stream import repeating_stream
 from safetensors.torch import load_file
 from tokenizers import Tokenizer, models
 
 from evalsuite.paths import PACKAGE
 from evalsuite.train.architecture import DRAFT_DEPTH, Losses
-from evalsuite.train.data import Stream
 from evalsuite.train.dsv3 import FILE, architecture
 from evalsuite.train.export import export_folder
 from evalsuite.train.loop import Plan, Trainer, train
@@ -24,15 +23,6 @@ from evalsuite.train.parameters import initial_parameters
 CPU = torch.device("cpu")
 LARGEST = 13_000_000
 STEPS = 30
-
-
-def repeating_stream(vocab: int) -> Stream:
-    """A stream that is easy to learn: a few short problems over and over."""
-    generator = np.random.default_rng(1)
-    problems = generator.integers(2, vocab, (4, 20))
-    tokens = problems[generator.integers(0, 4, 300)].flatten().astype(np.int32)
-    starts = np.arange(0, len(tokens), 20, dtype=np.int64)
-    return Stream(tokens, np.ones(len(tokens), dtype=np.float32), starts)
 
 
 @pytest.fixture(scope="module")
