@@ -25,7 +25,7 @@ def collapse(run: RunView, reference: Reference | None, policy: Policy) -> list[
             continue
         known = reference.arms[name]
         accuracy = known.accuracy
-        rule = stopping_rule(expected_share(known), policy.collapse.looks, policy.collapse.level)
+        rule = _rule(known, policy)
         first = arm.outcome[0]
         reached = int((first == ABSENT).argmax()) if (first == ABSENT).any() else len(first)
         correct = [bool(right) for right in arm.correct[0, :reached]]
@@ -52,10 +52,7 @@ def collapse_rule(
 ) -> Callable[[str, Sequence[Record]], str | None]:
     """Return the rule by which a runner stops an arm: given its name and its first records in the
     plan's order, the reason to stop it, or None."""
-    rules = {
-        name: stopping_rule(expected_share(arm), policy.collapse.looks, policy.collapse.level)
-        for name, arm in reference.arms.items()
-    }
+    rules = {name: _rule(arm, policy) for name, arm in reference.arms.items()}
 
     def stop(name: str, records: Sequence[Record]) -> str | None:
         if name not in rules:
@@ -67,6 +64,10 @@ def collapse_rule(
         return _reason(look, sum(correct[: look.items]), reference.arms[name].accuracy)
 
     return stop
+
+
+def _rule(arm: ReferenceArm, policy: Policy) -> Sequence[Look]:
+    return stopping_rule(expected_share(arm), policy.collapse.looks, policy.collapse.level)
 
 
 def _reason(look: Look, right: int, accuracy: float) -> str:
