@@ -53,8 +53,8 @@ def open_engine(
     `model` is a folder (None: the embedded checkpoint), `device` cpu or cuda (None: a GPU if torch
     can use one), `dtype` float32 or bfloat16 (None: float32 on a CPU, bfloat16 on a GPU). `options`
     are those of evalsuite.mini.engine.SessionOptions, `threads` (1 on a CPU), and `kernels`: `auto`
-    runs bfloat16 on a GPU on the kernels of sparse_mla and all else in PyTorch, `torch` runs
-    everything in PyTorch. Raises UsageError.
+    runs attention in bfloat16 on a GPU on the kernels of sparse_mla and otherwise in PyTorch,
+    `torch` always in PyTorch. Raises UsageError.
     """
     where = _device(device)
     chosen = dtype or ("float32" if where.type == "cpu" else "bfloat16")

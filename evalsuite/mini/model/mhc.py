@@ -40,7 +40,8 @@ def collapse(streams: Tensor, site: SiteWeights, config: MiniConfig) -> tuple[Te
 def _mixing(flat: Tensor, site: SiteWeights, config: MiniConfig) -> tuple[Tensor, Mixing]:
     """Weights of the streams on the way in, [..., M], and the mixing behind the sublayer."""
     mult, eps = config.hc_mult, config.hc_eps
-    if can_fuse(flat):
+    # The fused form lays the streams out in blocks, which come in powers of two.
+    if can_fuse(flat) and mult & (mult - 1) == 0:
         from evalsuite.mini.model import fused
 
         normed = fused.rms_norm(flat, None, config.rms_norm_eps, torch.float32)
