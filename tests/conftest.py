@@ -27,6 +27,12 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Give each test the same random numbers, whichever tests ran before it in its process."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def gsm_mini_task() -> HarnessTask:
     """The task `gsm_mini` with the prompts of all its items."""
