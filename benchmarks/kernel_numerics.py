@@ -20,6 +20,7 @@ from sparse_problems import Problem, make
 
 from sparse_mla import attention
 from sparse_mla.attention import MMA_HEADS
+from sparse_mla.compare import FLASH_MLA
 from sparse_mla.configs import GLUON, NARROW, NARROW_FP8, WIDE, Config
 from sparse_mla.packing import group_rows, measure_overlap, pack_rows
 
@@ -77,6 +78,18 @@ def agrees_with_float64(config: Config) -> str | None:
             wrong = problem.wrong(problem.run(config=config, split_size=split))
             if wrong:
                 return f"{heads} heads, split {split}: {wrong}"
+    return None
+
+
+@check
+def agrees_at_the_size_of_flash_mla(config: Config) -> str | None:
+    """Queries and values of size 0.1, judged as FlashMLA's own tests judge."""
+    for rope in (0, 64):
+        problem = make(5, heads_of(config), rope=rope)
+        problem = replace(problem, query=problem.query / 10, cache=problem.cache / 10)
+        wrong = problem.wrong(problem.run(config=config), allowed=FLASH_MLA)
+        if wrong:
+            return f"rope {rope}: {wrong}"
     return None
 
 

@@ -7,8 +7,9 @@ verification rows matters only where a kernel says so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from operator import is_
 from typing import Any
 
 from torch import Tensor
@@ -54,13 +55,24 @@ class Kernel:
             "top-k": (indices.shape[1], wanted.topk),
             "cache dtype": (cache_dtype_of(cache, cache_scale), wanted.cache_dtype),
         }
-        for what, (is_, should) in found.items():
-            if is_ != should:
-                raise ValueError(f"{self.name} was chosen for {what} {should}, called with {is_}")
+        for what, (given, should) in found.items():
+            if given != should:
+                raise ValueError(f"{self.name} was chosen for {what} {should}, called with {given}")
 
 
 # Set by sparse_mla.forcing alone.
 override: Callable[[Geometry], Kernel | None] | None = None
+
+
+@dataclass(frozen=True)
+class _Choices:
+    """What was chosen among `entries`: a step asks for the same geometry once a layer."""
+
+    entries: tuple[Entry, ...]
+    kernels: dict[tuple[Geometry, bool], Kernel] = field(default_factory=dict)
+
+
+_choices = _Choices(())
 
 
 def select(geometry: Geometry, *, capture: bool = False) -> Kernel | None:
@@ -69,19 +81,24 @@ def select(geometry: Geometry, *, capture: bool = False) -> Kernel | None:
     `capture`: only kernels whose launch can be captured into a graph. Raises UnsupportedGeometry
     listing for each kernel why it cannot.
     """
+    global _choices
     if not geometry.row_kinds:
         return None
     forced = override(geometry) if override is not None else None
     if forced is not None:
         return forced
-    able: list[Entry] = []
-    refusals: dict[str, str] = {}
-    for entry in entries():
-        reason = entry.refusal(geometry, capture)
-        if reason is None:
-            able.append(entry)
-        else:
-            refusals[entry.name] = reason
+    table = entries()
+    if len(table) != len(_choices.entries) or not all(map(is_, table, _choices.entries)):
+        _choices = _Choices(table)
+    kernels = _choices.kernels
+    if (geometry, capture) not in kernels:
+        kernels[geometry, capture] = _fastest(table, geometry, capture)
+    return kernels[geometry, capture]
+
+
+def _fastest(table: tuple[Entry, ...], geometry: Geometry, capture: bool) -> Kernel:
+    refusals = {entry.name: entry.refusal(geometry, capture) for entry in table}
+    able = [entry for entry in table if refusals[entry.name] is None]
     if not able:
         lines = [f"  {name}: {reason}" for name, reason in refusals.items()]
         raise UnsupportedGeometry("\n".join([f"no kernel for {geometry}", *lines]))

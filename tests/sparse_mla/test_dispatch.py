@@ -101,6 +101,17 @@ def test_the_fastest_of_those_that_can_is_chosen() -> None:
         other = select(replace(geometry, rope_dim=64))
         assert other is not None and other.name == "triton_rope"
     assert {e.name for e in entries()} & {"slower", "faster"} == set()
+    own = select(geometry)
+    assert own is not None and own.name == "triton_latent"
+
+
+def test_a_choice_is_remembered_until_the_table_changes() -> None:
+    geometry = replace(LATENT, architecture="gfx950", cache_dtype="bfloat16")
+    for cost in (0.1, 3.0):
+        with registered(entry("another of the same name", cost)):
+            kernel = select(geometry)
+            assert kernel is not None and kernel is select(replace(geometry))
+            assert (kernel.name == "triton_latent") == (cost > 1.0)
 
 
 def test_a_row_kind_matters_where_a_kernel_says_so() -> None:
