@@ -185,7 +185,8 @@ def page(record: dict[str, Any]) -> str:
         f"# The engine's arms on {record['machine']}",
         "",
         f"{record['date']}, torch {record['torch']}, {record['dtype']}, "
-        f"{record['threads']} threads, attention on {record['route']}; "
+        f"{record['threads']} threads, attention on {record['route']}, "
+        f"indexer on {record['indexer']}; "
         f"`python benchmarks/engine.py --name {record['name']}`.",
         "",
         "Wall ratio: `graph` over `eager`, `mtpK` over `graph`, median over "
@@ -232,6 +233,7 @@ def page(record: dict[str, Any]) -> str:
 @click.option("--repeats", default=3)
 @click.option("--threads", default=None, type=int)
 @click.option("--drafts", default=None, help="concurrencies of the draft-step table")
+@click.option("--indexer", default="torch", help="kernels: the choice of keys on kernels, too")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS)
 def main(
     name: str | None,
@@ -239,10 +241,12 @@ def main(
     repeats: int,
     threads: int | None,
     drafts: str | None,
+    indexer: str,
     out: Path,
 ) -> None:
     """Measure and write NAME.md and NAME.json."""
-    options = {"threads": threads} if threads else {}
+    options: dict[str, Any] = {"threads": threads} if threads else {}
+    options["indexer"] = indexer
     engine = open_engine(model=None, dtype=None, device=None, concurrency=None, options=options)
     on_gpu = engine.device.type == "cuda"
     name = name or ("engine-gpu" if on_gpu else "engine-cpu")
@@ -258,6 +262,7 @@ def main(
         "threads": torch.get_num_threads(),
         "dtype": engine.dtype,
         "route": engine.model().route,
+        "indexer": indexer,
         "model_hash": engine.checkpoint.model_hash,
         "repeats": repeats,
         "tables": [],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from evalsuite.mini.checkpoint import EMBEDDED, Checkpoint, load_checkpoint
 from evalsuite.mini.checkpoint import cast as cast_tensors
 from evalsuite.mini.model import kernels
 from evalsuite.mini.model.decoder import Model
+from evalsuite.mini.model.sparse_ops import IN_PYTORCH, ROUTE, SparseOps
 from evalsuite.mini.sequence import GenerationRequest, check_request
 from evalsuite.mini.sequence import Sequence as Answered
 from evalsuite.mini.weights import fuse
@@ -34,8 +35,9 @@ SESSION_OPTIONS = frozenset(
     }
 )
 # Options that are not a session's.
-ENGINE_OPTIONS = frozenset({"threads", "kernels"})
+ENGINE_OPTIONS = frozenset({"threads", "kernels", "indexer"})
 KERNELS = ("auto", "torch")
+INDEXERS = ("torch", "kernels")
 LENGTH_STEP = 64
 WARM_UP_TOKENS = 8
 
@@ -54,7 +56,8 @@ def open_engine(
     can use one), `dtype` float32 or bfloat16 (None: float32 on a CPU, bfloat16 on a GPU). `options`
     are those of evalsuite.mini.engine.SessionOptions, `threads` (1 on a CPU), and `kernels`: `auto`
     runs attention in bfloat16 on a GPU on the kernels of sparse_mla and otherwise in PyTorch,
-    `torch` always in PyTorch. Raises UsageError.
+    `torch` always in PyTorch. `indexer`: whether the choice of keys runs in PyTorch (`torch`) or,
+    where attention does, on kernels too (`kernels`). Raises UsageError.
     """
     where = _device(device)
     chosen = dtype or ("float32" if where.type == "cpu" else "bfloat16")
@@ -68,6 +71,7 @@ def open_engine(
     _set_threads(options.get("threads"), where)
     checkpoint = load_checkpoint(Path(model) if model else EMBEDDED)
     with_kernels = _use_kernels(options.get("kernels", "auto"), chosen, where)
+    ops = _sparse_ops(with_kernels, options.get("indexer", "torch"))
     if with_kernels:
         kernels.check_supported(checkpoint.config, DTYPES[chosen], where)
     settings = {
@@ -81,7 +85,7 @@ def open_engine(
         settings.setdefault("graph_batches", tuple(sorted(set(few))))
     else:
         settings.setdefault("admit_batch", max(1, settings["max_num_seqs"] // 8))
-    return MiniEngine(checkpoint, chosen, where, settings, with_kernels)
+    return MiniEngine(checkpoint, chosen, where, settings, ops)
 
 
 def _use_kernels(choice: Any, dtype: str, device: torch.device) -> bool:
@@ -90,6 +94,19 @@ def _use_kernels(choice: Any, dtype: str, device: torch.device) -> bool:
         allowed = " or ".join(KERNELS)
         raise UsageError(f"{choice!r}: expected {allowed}", field="engine.options.kernels")
     return choice == "auto" and device.type == "cuda" and dtype == "bfloat16"
+
+
+def _sparse_ops(with_kernels: bool, index: Any) -> SparseOps:
+    """What the sparse layers compute with."""
+    if index not in INDEXERS:
+        allowed = " or ".join(INDEXERS)
+        raise UsageError(f"{index!r}: expected {allowed}", field="engine.options.indexer")
+    if index == "kernels" and not with_kernels:
+        message = "kernels choose keys only where attention is on kernels: bfloat16 on a GPU"
+        raise UsageError(message, field="engine.options.indexer")
+    if not with_kernels:
+        return IN_PYTORCH
+    return kernels.ALL if index == "kernels" else kernels.ATTENTION
 
 
 def _set_threads(threads: Any, device: torch.device) -> None:
@@ -136,7 +153,7 @@ class MiniEngine:
     dtype: str
     device: torch.device
     settings: dict[str, Any]
-    with_kernels: bool = False
+    ops: SparseOps = IN_PYTORCH
     longest: int = 1024
     _model: Model | None = None
 
@@ -155,11 +172,8 @@ class MiniEngine:
         if self._model is None:
             config = self.checkpoint.config
             tensors = cast_tensors(self.checkpoint.tensors, config, DTYPES[self.dtype], self.device)
-            self._model = Model(config, fuse(tensors, config))
-            if self.with_kernels:
-                self._model = replace(
-                    self._model, attend=kernels.triton_attention, route=kernels.ROUTE
-                )
+            route = ROUTE if self.ops is IN_PYTORCH else kernels.ROUTE
+            self._model = Model(config, fuse(tensors, config), self.ops, route)
         return self._model
 
     def options(self, arm: Arm) -> mini.SessionOptions:

@@ -15,7 +15,7 @@ from evalsuite.faults.patch import Patch
 from evalsuite.faults.seams import Call, Capturing, Selection
 from evalsuite.mini.caches import ZERO_SLOT
 from evalsuite.mini.model import kernels
-from evalsuite.mini.model.sparse_attention import gather_attention
+from evalsuite.mini.model.sparse_ops import gather_attention
 from sparse_mla import launches
 from sparse_mla.forcing import forced
 

@@ -60,13 +60,14 @@ def attention(change: Attention, *, base: bool = True, drafter: bool = True) -> 
             meta: StepMetadata,
             block_size: int,
             config: Any,
-            attend: Any,
+            ops: Any,
             shared: Any = None,
         ) -> Any:
             def kernel(query: Tensor, latent: Tensor, slots: Tensor, scale: float) -> Tensor:
-                return change(Call(attend, meta, query, latent, slots, scale))
+                return change(Call(ops.attend, meta, query, latent, slots, scale))
 
-            return sparse_attention(x, weights, cache, meta, block_size, config, kernel, shared)
+            told = ops._replace(attend=kernel)
+            return sparse_attention(x, weights, cache, meta, block_size, config, told, shared)
 
         return changed
 

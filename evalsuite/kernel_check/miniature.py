@@ -18,6 +18,7 @@ from evalsuite.mini.checkpoint import Checkpoint
 from evalsuite.mini.engine import Session
 from evalsuite.mini.model.decoder import Model
 from evalsuite.mini.model.kernels import ROUTE, triton_attention
+from evalsuite.mini.model.sparse_ops import SparseOps
 from evalsuite.mini.options import SessionOptions
 from evalsuite.mini.sequence import GenerationRequest
 from evalsuite.mini.sequence import Sequence as Answered
@@ -69,7 +70,7 @@ def mini_cases(kernel: ForeignKernel, device: torch.device) -> Iterator[Case]:
         return
     scale = SCALES[device.type]
     plain = engine.model()
-    foreign = replace(plain, attend=triton_attention, route=ROUTE)
+    foreign = replace(plain, ops=SparseOps(triton_attention), route=ROUTE)
     arms = {"eager": (0, False), f"eager-mtp{DRAFTS}": (DRAFTS, False)}
     if scale.graphs:
         arms = {"eager": (0, False), "graph": (0, True), f"mtp{DRAFTS}": (DRAFTS, True)}

@@ -226,6 +226,7 @@ def _pool_units(architecture: str) -> Iterator[Unit]:
             **dict.fromkeys(("entries", "ring", "pool", "ape"), "*bf16"),
             **dict.fromkeys((*indices, "pool_mapping"), "*i64"),
             **sizes,
+            "first_slot": "i32",
         },
         {"DIM": INDEX_DIM, "BLOCK_D": INDEX_DIM, "KPOOL": KPOOL, "BLOCK_T": KPOOL},
         kpool.WARPS,

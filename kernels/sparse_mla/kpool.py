@@ -21,13 +21,13 @@ WARPS = 1
 @triton.jit
 def compress_kernel(
     entries, ring, pool, ape, positions, row_request, query_start_loc, state_slots, pool_mapping,
-    ring_stride, ring_size,
+    ring_stride, ring_size, first_slot,
     DIM: tl.constexpr, BLOCK_D: tl.constexpr, KPOOL: tl.constexpr, BLOCK_T: tl.constexpr,
 ):  # fmt: skip
-    """The pool key of a row that completes a pool; its pool slot is negative where it does not."""
+    """The pool key of a row that completes a pool; others have a slot below first_slot."""
     row = tl.program_id(0)
     target = tl.load(pool_mapping + row).to(tl.int64)
-    if target < 0:
+    if target < first_slot:
         return
     request = tl.load(row_request + row)
     before = row - tl.load(query_start_loc + request)
@@ -84,12 +84,15 @@ def update_pools(
     query_start_loc: Tensor,
     state_slots: Tensor,
     pool_mapping: Tensor,
+    *,
+    first_slot: int = 0,
 ) -> None:
     """Write the pools that a step's rows complete, then store the rows in the rings.
 
     entries [T, 2D] (key, gate) of flat rows; ring [requests, R, 2D]; pool [slots, D]; ape
     [kpool, D]; positions, row_request, row_valid (bool), pool_mapping [T]; query_start_loc [B + 1];
-    state_slots [B]. A row completes the pool at slot pool_mapping[row], none where it is negative.
+    state_slots [B]. A row completes the pool at slot pool_mapping[row], none where that lies below
+    `first_slot`.
     Rows of a request have consecutive positions; padded ones, behind the others, are not valid.
     A ring holds at least kpool - 1 entries more than a step has decode rows of one request.
     No host synchronisation. Raises ValueError where shapes or types disagree.
@@ -110,7 +113,7 @@ def update_pools(
     entries = entries.contiguous()
     compress_kernel[(rows,)](
         entries, ring, pool, ape.contiguous(), positions, row_request, query_start_loc,
-        state_slots, pool_mapping, ring.stride(0), ring.shape[1],
+        state_slots, pool_mapping, ring.stride(0), ring.shape[1], first_slot,
         DIM=dim, BLOCK_D=triton.next_power_of_2(dim), KPOOL=kpool,
         BLOCK_T=triton.next_power_of_2(kpool), num_warps=WARPS,
     )  # fmt: skip

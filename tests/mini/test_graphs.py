@@ -31,6 +31,7 @@ from evalsuite.mini.model import (
     norms,
     sparse_attention,
 )
+from evalsuite.mini.model.sparse_ops import SparseOps
 from evalsuite.mini.sequence import Sequence
 
 MODEL_MODULES = (
@@ -170,7 +171,7 @@ def attend_on_the_host(query: Tensor, latent: Tensor, slots: Tensor, scale: floa
 
 
 def test_a_step_that_cannot_be_captured_is_an_error_with_its_reason() -> None:
-    model = replace(tiny_model(1, SHORT), attend=attend_on_the_host)
+    model = replace(tiny_model(1, SHORT), ops=SparseOps(attend_on_the_host))
     with pytest.raises(UsageError, match=r"cannot capture.*target"):
         tiny_session(model, graph=True, graph_batches=(2,))
 

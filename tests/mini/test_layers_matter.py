@@ -11,6 +11,7 @@ from evalsuite.harness import HarnessTask, select
 from evalsuite.mini.engine import Session
 from evalsuite.mini.model import decoder
 from evalsuite.mini.model.decoder import Model
+from evalsuite.mini.model.sparse_ops import SparseOps
 from evalsuite.mini.options import SessionOptions
 from evalsuite.mini.sequence import GenerationRequest
 from evalsuite.scoring import read_gold, read_number
@@ -59,5 +60,5 @@ def test_answers_need_the_recurrent_layers(
 
 
 def test_answers_need_sparse_attention(model: Model, gsm_mini_task: HarnessTask) -> None:
-    blind = Model(model.config, model.weights, attend=no_attention)
+    blind = Model(model.config, model.weights, ops=SparseOps(no_attention))
     assert right_answers(blind, gsm_mini_task) <= ITEMS // 4

@@ -17,7 +17,7 @@ from evalsuite.mini.caches import ZERO_SLOT
 from evalsuite.mini.config import MiniConfig, parse_config
 from evalsuite.mini.model import indexer, mhc, moe
 from evalsuite.mini.model.decoder import Model
-from evalsuite.mini.model.sparse_attention import gather_attention
+from evalsuite.mini.model.sparse_ops import gather_attention
 from evalsuite.mini.weights import SparseWeights, fuse
 
 BLOCK_SIZE = 16

@@ -1,4 +1,4 @@
-"""The indexer's kernels against the miniature's own indexer, which is written in PyTorch."""
+"""The miniature's indexer on the kernels, against the one that is written in PyTorch."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "mini"))
 
 from tiny import TINY, tiny_model
 
-from evalsuite.mini.caches import TRASH_SLOT, ZERO_SLOT, SparseCache
+from evalsuite.mini.caches import TRASH_SLOT, SparseCache
 from evalsuite.mini.metadata import DecodeInputs, StepMetadata, decode_metadata
 from evalsuite.mini.model import indexer as plain
+from evalsuite.mini.model import kernels
 from evalsuite.mini.weights import SparseWeights
-from sparse_mla import indexer, kpool, topk
 
 BLOCK_SIZE, BLOCKS, RING, WIDTH = 16, 6, 8, 3
 KPOOL = TINY.index_kpool
-PER_BLOCK = BLOCK_SIZE // KPOOL
 
 
 class Case(NamedTuple):
@@ -77,30 +76,8 @@ CASES = [([61, 7, 0], [3, 2, 0], 0), ([3, 90, 15], [3, 3, 1], 1), ([30, 0, 31], 
 def test_the_same_keys_are_selected(contexts: list[int], widths: list[int], seed: int) -> None:
     meta, cache, _, query, head_weights = case(contexts, widths, seed)
     expected = plain.select_keys(query, head_weights, cache, meta, BLOCK_SIZE, TINY)
-    positions = torch.where(meta.row_valid, meta.positions, -1)
-    scores = indexer.pool_scores(
-        query,
-        head_weights * TINY.index_n_heads**-0.5,
-        cache.pool,
-        meta.block_tables,
-        positions,
-        meta.query_start_loc,
-        scale=TINY.index_head_dim**-0.5,
-        kpool=KPOOL,
-        pools_per_block=PER_BLOCK,
-        max_query_len=WIDTH,
-    )
-    found = topk.select_keys(
-        scores,
-        positions,
-        topk=TINY.index_topk,
-        kpool=KPOOL,
-        block_tables=meta.block_tables,
-        row_request=meta.row_request,
-        block_size=BLOCK_SIZE,
-        empty=ZERO_SLOT,
-    )
-    assert torch.equal(found.long(), expected)
+    found = kernels.select_keys(query, head_weights, cache, meta, BLOCK_SIZE, TINY)
+    assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize(("contexts", "widths", "seed"), CASES)
@@ -115,19 +92,7 @@ def test_the_same_pools_and_rings_are_written(
     )
     expected = SparseCache(cache.latent, cache.pool.clone(), cache.ring.clone())
     plain.update_pools(entries, expected, weights, meta, TINY)
-    pools = torch.where(meta.pool_mapping == TRASH_SLOT, -1, meta.pool_mapping)
-    kpool.update_pools(
-        entries,
-        cache.ring,
-        cache.pool,
-        weights.ape,
-        meta.positions,
-        meta.row_request,
-        meta.row_valid,
-        meta.query_start_loc,
-        meta.state_slots,
-        pools,
-    )
+    kernels.update_pools(entries, cache, weights, meta, TINY)
     real = torch.arange(len(cache.pool)) != TRASH_SLOT
     torch.testing.assert_close(cache.pool[real], expected.pool[real], atol=1e-6, rtol=1e-6)
     assert torch.equal(cache.ring[1:], expected.ring[1:])

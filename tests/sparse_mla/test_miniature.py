@@ -18,10 +18,10 @@ from tiny import TINY, prompt, request, tiny_model, tiny_session
 from evalsuite.engines import mini as mini_engine
 from evalsuite.errors import UsageError
 from evalsuite.mini.caches import ZERO_SLOT
-from evalsuite.mini.model import kernels
+from evalsuite.mini.model import indexer, kernels
 from evalsuite.mini.model.decoder import Model
 from evalsuite.mini.model.kernels import check_supported, triton_attention
-from evalsuite.mini.model.sparse_attention import gather_attention
+from evalsuite.mini.model.sparse_ops import IN_PYTORCH, SparseOps, gather_attention
 from sparse_mla.forcing import forced
 from sparse_mla.geometry import UnsupportedGeometry
 
@@ -34,9 +34,9 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
 
 
-def on_kernels(model: Model) -> Model:
-    """The same model with its attention on the kernels."""
-    return replace(model, attend=triton_attention, route=kernels.ROUTE)
+def on_kernels(model: Model, ops: SparseOps = kernels.ATTENTION) -> Model:
+    """The same model with its attention on the kernels, or all that `ops` say."""
+    return replace(model, ops=ops, route=kernels.ROUTE)
 
 
 def answers(model: Model, **options: object) -> tuple[list[list[int]], dict[str, set[str]], int]:
@@ -92,6 +92,20 @@ def test_answers_are_the_same_and_every_row_kind_names_its_kernel(k: int) -> Non
 
 
 @pytest.mark.usefixtures("interpreted")
+def test_answers_are_the_same_with_the_indexer_on_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = tiny_model(3)
+    # Chunks of prompts beside verification rows, of which a random drafter's seldom hold.
+    crowded = {"k": 2, "max_num_batched_tokens": 18}
+    expected, *_ = answers(model, **crowded)
+    for name in ("pool_scores", "compress"):
+        monkeypatch.delattr(indexer, name)
+    found, *_ = answers(on_kernels(model, kernels.ALL), **crowded)
+    assert found == expected
+
+
+@pytest.mark.usefixtures("interpreted")
 def test_verification_rows_on_a_kernel_for_wider_rows_show_in_route_and_answers() -> None:
     model = tiny_model(3)
     right, _, _ = answers(on_kernels(model), k=2)
@@ -133,6 +147,28 @@ def test_a_model_that_no_kernel_can_run_is_a_usage_error(monkeypatch: pytest.Mon
 )
 def test_when_the_engine_uses_kernels(choice: str, dtype: str, device: str, expected: bool) -> None:
     assert mini_engine._use_kernels(choice, dtype, torch.device(device)) is expected
+
+
+@pytest.mark.parametrize(
+    ("with_kernels", "index", "expected"),
+    [
+        (False, "torch", IN_PYTORCH),
+        (True, "torch", kernels.ATTENTION),
+        (True, "kernels", kernels.ALL),
+    ],
+)
+def test_what_the_sparse_layers_compute_with(
+    with_kernels: bool, index: str, expected: SparseOps
+) -> None:
+    assert mini_engine._sparse_ops(with_kernels, index) is expected
+
+
+@pytest.mark.parametrize(("index", "told"), [("kernels", "bfloat16 on a GPU"), (1, "1: expected")])
+def test_an_indexer_that_cannot_be_had_is_refused(index: object, told: str) -> None:
+    with pytest.raises(UsageError, match=rf"engine\.options\.indexer.*{told}"):
+        mini_engine.open_engine(
+            model=None, dtype=None, device="cpu", concurrency=None, options={"indexer": index}
+        )
 
 
 def test_an_unknown_choice_of_kernels_is_refused() -> None:

@@ -14,21 +14,23 @@ from evalsuite.mini.model import mhc
 from evalsuite.mini.model.linear_attention import linear_attention
 from evalsuite.mini.model.moe import MoeWeights, moe, swiglu
 from evalsuite.mini.model.norms import rms_norm
-from evalsuite.mini.model.sparse_attention import Attend, gather_attention, sparse_attention
+from evalsuite.mini.model.sparse_attention import sparse_attention
+from evalsuite.mini.model.sparse_ops import IN_PYTORCH, ROUTE, SparseOps
 from evalsuite.mini.weights import LayerWeights, LinearWeights, SparseWeights, Weights
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Weights, configuration and the attention in use.
+    """Weights, configuration and the operations that sparse layers use.
 
-    `route` names it; where it chooses among kernels by itself, it counts what it launches.
+    `route` names their attention; where it chooses among kernels by itself, it counts what it
+    launches.
     """
 
     config: MiniConfig
     weights: Weights
-    attend: Attend = gather_attention
-    route: str = "torch_gather"
+    ops: SparseOps = IN_PYTORCH
+    route: str = ROUTE
 
 
 def forward(model: Model, tokens: Tensor, caches: Caches, meta: StepMetadata) -> Tensor:
@@ -56,7 +58,7 @@ def _layer(
     if isinstance(layer.attention, LinearWeights) and isinstance(cache, LinearCache):
         x = linear_attention(x, layer.attention, cache, meta, config)
     elif isinstance(layer.attention, SparseWeights) and isinstance(cache, SparseCache):
-        x, _ = sparse_attention(x, layer.attention, cache, meta, block_size, config, model.attend)
+        x, _ = sparse_attention(x, layer.attention, cache, meta, block_size, config, model.ops)
     else:
         raise ValueError("a layer's weights and its cache are of two kinds")
     streams = mhc.expand(x, streams, mixing)

@@ -44,7 +44,7 @@ def mtp_layer(
         meta,
         block_size,
         config,
-        model.attend,
+        model.ops,
         shared_slots,
     )
     x = x + out
