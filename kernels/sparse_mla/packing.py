@@ -17,6 +17,8 @@ from sparse_mla.portable import selected
 # Rows times heads that one program of the attention kernels takes.
 PACKED_HEADS = 64
 MOST_ROWS = 8
+# Requests whose lists are looked at for their overlap.
+SAMPLED = 32
 # Below this many groups for each multiprocessor, rows apart keep more of the chip busy.
 LEAST_GROUPS = 0.75
 # Of a layer's time with rows apart: what building the union costs, and what packing saves for a
@@ -85,6 +87,34 @@ def worth_packing(union: float, rows: int, groups: int, processors: int, layers:
     if rows == 1 or groups < LEAST_GROUPS * processors:
         return False
     return layers * (SAVING - LOSING * union) > BUILDING
+
+
+def choose_rows(
+    indices: Tensor,
+    width: int,
+    heads: int,
+    processors: int,
+    *,
+    layers: int = 1,
+    empty_index: int = -1,
+) -> int:
+    """Rows of one group for pack_rows by the overlap of these lists, 1 where rows stay apart.
+
+    indices int [T, topk] of requests with `width` rows each and `heads` heads, on a device with
+    `processors` multiprocessors; `layers` that share them. It measures on SAMPLED requests spread
+    over the batch and waits for the device: choose once, outside of a captured step. Raises
+    ValueError where T is no multiple of `width`.
+    """
+    if width < 1 or len(indices) % width:
+        raise ValueError(f"{len(indices)} rows do not divide into requests of {width}")
+    rows, requests = group_rows(width, heads), len(indices) // width
+    groups = requests * width // rows
+    if not requests or not worth_packing(1.0 / rows, rows, groups, processors, layers):
+        return 1
+    every = -(-requests // SAMPLED)
+    sample = indices.view(requests, width, -1)[::every].flatten(0, 1)
+    union = measure_overlap(sample, rows, empty_index=empty_index)
+    return rows if worth_packing(union, rows, groups, processors, layers) else 1
 
 
 def pack_rows(

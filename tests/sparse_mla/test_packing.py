@@ -16,6 +16,7 @@ from torch import Tensor
 
 from sparse_mla.packing import (
     Packing,
+    choose_rows,
     group_rows,
     measure_overlap,
     pack_rows,
@@ -139,3 +140,20 @@ def test_bad_calls_are_named() -> None:
         make(2, 2, 10).run(packing=packing)
     with pytest.raises(ValueError, match="split_size"):
         call.run(packing=packing, split_size=16)
+
+
+def test_rows_are_packed_where_their_lists_are_alike() -> None:
+    requests, width, topk = 64, 6, 24
+    alike = torch.arange(requests * topk, dtype=torch.int32).view(requests, 1, topk)
+    alike = alike.expand(-1, width, -1).reshape(-1, topk)
+    apart = torch.arange(requests * width * topk, dtype=torch.int32).view(-1, topk)
+    assert choose_rows(alike, width, 16, 132, layers=2) == 3
+    assert choose_rows(alike, width, 8, 32, layers=2) == 6
+    assert choose_rows(apart, width, 16, 132, layers=2) == 1
+    # One layer's saving does not pay for the union; few groups and many heads leave rows apart.
+    assert choose_rows(alike, width, 16, 132) == 1
+    assert choose_rows(alike[: 6 * width], width, 16, 132, layers=2) == 1
+    assert choose_rows(alike, width, 64, 132, layers=2) == 1
+    assert choose_rows(alike[:0], width, 16, 132, layers=2) == 1
+    with pytest.raises(ValueError, match="383 rows do not divide into requests of 6"):
+        choose_rows(alike[1:], width, 16, 132)
