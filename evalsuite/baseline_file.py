@@ -144,12 +144,16 @@ class Published(DiskStruct, frozen=True, tag_field="kind", tag="published"):
 
 
 class Cell(msgspec.Struct, frozen=True, array_like=True):
-    """One answer: index into the item's texts, outcome, the rule that saw something."""
+    """One answer: index into the item's texts, outcome, the rule that saw something, the mean of
+    its margins, and its draft tokens. Files of earlier versions end behind `confidence`."""
 
     text: int | None
     outcome: Outcome
     rule: str | None
     confidence: Confidence | None
+    margin: float | None = None
+    drafted: int | None = None
+    accepted: int | None = None
 
 
 class ItemAnswers(DiskStruct, frozen=True):

@@ -20,6 +20,9 @@ from evalsuite.reference import drafts_of, routes_of, shares_of, times_of
 from evalsuite.runview import CODE, ArmView, RunView
 from evalsuite.scoring import OUTCOMES
 
+# Mean margins are kept to so many decimals: far below any drift that is judged.
+DECIMALS = 5
+
 
 def digest_of_run(run: RunView) -> str:
     """Return a digest over a run's outcomes and times, the same in whatever order they lie."""
@@ -121,7 +124,18 @@ def _row(
                     outcome=OUTCOMES[arm.outcome[repeat, column]],  # type: ignore[arg-type]
                     rule=rule,
                     confidence=None if rule is None else ("high" if high else "low"),
+                    margin=_rounded(float(arm.mean_margin[repeat, column])),
+                    drafted=_told(int(arm.drafted[repeat, column])),
+                    accepted=_told(int(arm.accepted[repeat, column])),
                 )
             )
         arms[name] = cells
     return ItemAnswers(item_id=item, texts=texts, arms=arms)
+
+
+def _rounded(margin: float) -> float | None:
+    return None if np.isnan(margin) else round(margin, DECIMALS)
+
+
+def _told(count: int) -> int | None:
+    return None if count < 0 else count

@@ -118,33 +118,49 @@ class Degeneration(Section, frozen=True):
 
 class Equality(Section, frozen=True):
     """Divergence from eager. float32: a margin above `rounding` is no rounding, and at most
-    `rounding_share` of the items may diverge by rounding. Other types: a margin above `large` is a
-    large one; shares are held against the baseline's at `fail_level`, rises below `least_rise` do
-    not matter, and without a baseline a large-margin share above `large_share` warns."""
+    `rounding_share` of the items may diverge by rounding, or have margins that drift by more than
+    `drift`. Other types: a margin above `large` is a large one; shares are held against the
+    baseline's at `fail_level`, rises below `least_rise` do not matter, and without a baseline a
+    large-margin share above `large_share` warns. There an answer's mean margin drifts where it
+    moves by more than `mean_drift`; a share of such answers that is `drift_share` or the
+    baseline's own is no sign."""
 
     rounding: float = 1e-4
     rounding_share: float = 0.003
+    drift: float = 1e-3
+    mean_drift: float = 0.05
+    drift_share: float = 0.03
     large: float = 1.0
     large_share: float = 0.05
     least_rise: float = 0.02
     fail_level: float = 0.01
 
     def __post_init__(self) -> None:
-        for name in ("rounding_share", "large_share", "least_rise", "fail_level"):
+        for name in ("rounding_share", "large_share", "least_rise", "fail_level", "drift_share"):
             _between(name, getattr(self, name), 0.0, 1.0)
         if not 0.0 < self.rounding <= self.large:
             raise ValueError("rounding must be above 0 and at most large")
+        for name in ("drift", "mean_drift"):
+            if not getattr(self, name) > 0.0:
+                raise ValueError(f"{name} must be above 0")
 
 
 class Acceptance(Section, frozen=True):
     """Accepted share per draft position: how far it may lie from the baseline's (a share), and how
-    many standard errors are allowed where that is more."""
+    many standard errors are allowed where that is more. Beside it answers are paired with the
+    accepted ones: in float32 at most `changed_share` of the items with equal text may have other
+    counts of drafts; in any type the accepted share may not move by `least_change` or more where
+    chance does that in fewer than `fail_level` of runs."""
 
     tolerance: float = 0.05
     errors: float = 6.0
+    changed_share: float = 0.003
+    least_change: float = 0.0025
+    fail_level: float = 0.002
 
     def __post_init__(self) -> None:
-        _between("tolerance", self.tolerance, 0.0, 1.0)
+        for name in ("tolerance", "changed_share", "least_change", "fail_level"):
+            _between(name, getattr(self, name), 0.0, 1.0)
         if self.errors < 0.0:
             raise ValueError("errors must be at least 0")
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from evalsuite.baseline_file import (
     Baseline,
+    Cell,
     Drafts,
     HardwareClass,
     HardwareRun,
     ItemAnswers,
     Shares,
 )
-from evalsuite.runview import CODE, Bools, Int8, RunView
+from evalsuite.runview import ABSENT, CODE, Bools, Floats, Int8, Ints, RunView
 from evalsuite.walls import arm_seconds, ratios_in
+
+Number = TypeVar("Number", np.int8, np.int32, np.float64)
+# Stands for the answers to an item that the baseline does not have.
+_UNKNOWN = Cell(text=None, outcome="error", rule=None, confidence=None)
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,8 @@ class ReferenceArm:
     """One arm: `outcome` codes and flags of shape (units, items), aligned to the run judged.
 
     `high` and `low` tell where a rule of that confidence saw something; `shares` and `drafts` are
-    pooled over runs, None where they are not known.
+    pooled over runs, None where they are not known. `texts`, `mean_margin` (NaN where unknown),
+    `drafted` and `accepted` (-1) are by unit and item too; None where no answer has them.
     """
 
     outcome: Int8
@@ -34,6 +42,10 @@ class ReferenceArm:
     shares: Shares | None
     drafts: Drafts | None
     accuracy: float
+    texts: Sequence[Sequence[str | None]] = ()
+    mean_margin: Floats | None = None
+    drafted: Ints | None = None
+    accepted: Ints | None = None
 
     @property
     def correct(self) -> Int8:
@@ -47,13 +59,20 @@ class ReferenceArm:
 
 @dataclass(frozen=True)
 class Reference:
-    """Accepted answers aligned to a run. `known` marks the run's items that have answers here."""
+    """Accepted answers aligned to a run. `known` marks the run's items that have answers here;
+    `dtype` and `model_hash` tell whether numbers may be compared and not only answers."""
 
     name: str
     units: int
     arms: Mapping[str, ReferenceArm]
     known: Bools
     hardware: Mapping[str, HardwareClass] = field(default_factory=dict)
+    dtype: str | None = None
+    model_hash: str | None = None
+
+    def same_numbers(self, run: RunView) -> bool:
+        """Whether the run was made with the same weights in the same type."""
+        return (self.dtype, self.model_hash) == (run.run.dtype, run.run.model_hash)
 
 
 def from_baseline(
@@ -65,7 +84,8 @@ def from_baseline(
     arms = {
         name: _baseline_arm(name, baseline, answers, ids, units) for name in baseline.runs[0].arms
     }
-    return Reference(path.stem, units, arms, known, baseline.hardware)
+    made = baseline.dtype, baseline.model_hash
+    return Reference(path.stem, units, arms, known, baseline.hardware, *made)
 
 
 def from_run(view: RunView, ids: Sequence[str], margin: float) -> Reference:
@@ -86,10 +106,15 @@ def from_run(view: RunView, ids: Sequence[str], margin: float) -> Reference:
             shares=shares_of(view, name, margin),
             drafts=drafts_of(view, name),
             accuracy=float(arm.correct.mean()),
+            texts=[[row[column] for column in columns] for row in arm.texts],
+            mean_margin=known_values(arm.mean_margin[:, columns]),
+            drafted=known_values(arm.drafted[:, columns]),
+            accepted=known_values(arm.accepted[:, columns]),
         )
     known = np.ones(len(columns), dtype=bool)
     hardware = {view.hardware_class: HardwareClass(routes=routes_of(view), runs=[times_of(view)])}
-    return Reference(view.folder.name, view.run.plan.repeats, arms, known, hardware)
+    made = view.run.dtype, view.run.model_hash
+    return Reference(view.folder.name, view.run.plan.repeats, arms, known, hardware, *made)
 
 
 def shares_of(view: RunView, name: str, margin: float) -> Shares | None:
@@ -161,6 +186,12 @@ def pooled_shares(parts: Sequence[Shares | None]) -> Shares | None:
     return Shares(margin=known[-1].margin, **sums)
 
 
+def known_values(values: npt.NDArray[Number]) -> npt.NDArray[Number] | None:
+    """Return `values`, or None where none of them is known (all NaN, or all negative)."""
+    known = values >= 0 if np.issubdtype(values.dtype, np.integer) else ~np.isnan(values)
+    return values if known.any() else None
+
+
 def _baseline_arm(
     name: str,
     baseline: Baseline,
@@ -168,20 +199,32 @@ def _baseline_arm(
     ids: Sequence[str],
     units: int,
 ) -> ReferenceArm:
-    outcome = np.full((units, len(ids)), -1, np.int8)
-    flags = np.zeros((2, units, len(ids)), np.int8)
-    for column, one in enumerate(ids):
-        row = answers.get(one)
-        for unit, cell in enumerate(row.arms[name] if row is not None else []):
-            outcome[unit, column] = CODE[cell.outcome]
-            if cell.confidence is not None:
-                flags[int(cell.confidence == "low"), unit, column] = 1
+    nothing = [_UNKNOWN] * units
+    rows = [answers.get(one) for one in ids]
+    cells = [nothing if row is None else row.arms[name] for row in rows]
+    texts = [
+        [None if row is None or cell.text is None else row.texts[cell.text] for cell in of_item]
+        for row, of_item in zip(rows, cells, strict=True)
+    ]
+
+    def taken(read: Callable[[Cell], float | None], dtype: type[Number]) -> npt.NDArray[Number]:
+        return np.array([[read(cell) for cell in of_item] for of_item in cells], dtype).T
+
+    def counts(read: Callable[[Cell], int | None]) -> Ints | None:
+        return known_values(taken(lambda cell: -1 if (n := read(cell)) is None else n, np.int32))
+
+    outcome = taken(lambda cell: CODE[cell.outcome], np.int8)
+    outcome[:, [row is None for row in rows]] = ABSENT
     figures = [run.arms[name] for run in baseline.runs]
     return ReferenceArm(
         outcome=outcome,
-        high=flags[0],
-        low=flags[1],
+        high=taken(lambda cell: cell.confidence == "high", np.int8),
+        low=taken(lambda cell: cell.confidence == "low", np.int8),
         shares=pooled_shares([one.shares for one in figures]),
         drafts=pooled_drafts([one.drafts for one in figures]),
         accuracy=float(np.mean([one.accuracy for one in figures])),
+        texts=list(zip(*texts, strict=True)),
+        mean_margin=known_values(taken(lambda cell: cell.margin, np.float64)),
+        drafted=counts(lambda cell: cell.drafted),
+        accepted=counts(lambda cell: cell.accepted),
     )

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from evalsuite.assess import Assessment, assess
-from evalsuite.divergence import Tokens, beside_twin, first_divergence, packed
+from evalsuite.divergence import Drift, Tokens, beside_twin, first_divergence, packed
 from evalsuite.errors import DamagedRun
 from evalsuite.records import Item, Record
 from evalsuite.runview import (
@@ -21,6 +21,7 @@ from evalsuite.runview import (
     ARRAYS,
     CODE,
     EAGER,
+    EQUAL,
     NO_IDS,
     NO_TWIN,
     ArmView,
@@ -45,6 +46,11 @@ class _Columns:
         self.outcome = [ABSENT] * size
         self.divergence = [NO_TWIN] * size
         self.margin = [math.nan] * size
+        self.mean_margin = [math.nan] * size
+        self.twin = Drift(size)
+        self.drift, self.drift_at = self.twin.largest, self.twin.token
+        self.drafted = [-1] * size
+        self.accepted = [-1] * size
         self.same_text = [ABSENT] * size
         self.block = [-1] * size
         self.started = [0.0] * size
@@ -54,6 +60,7 @@ class _Columns:
     def into(self, arm: ArmView) -> None:
         """Hand everything over as arrays of shape (repeats, items)."""
         repeats, items = arm.shape
+        self.twin.finish()
         for name in ARRAYS:
             before = getattr(arm, name)
             setattr(arm, name, np.array(getattr(self, name), before.dtype).reshape(arm.shape))
@@ -163,6 +170,10 @@ class _Loader:
         columns.texts[slot] = record.text
         arm.without_ids += record.token_ids is None
         arm.without_margins += record.margins is None
+        if record.margins:
+            columns.mean_margin[slot] = sum(record.margins) / len(record.margins)
+        if record.drafted is not None and record.accepted is not None:
+            columns.drafted[slot], columns.accepted[slot] = record.drafted, record.accepted
         if assessed.rule is not None:
             high = assessed.confidence == "high"
             arm.seen.append(Seen(record.repeat, index, assessed.rule, high))
@@ -217,6 +228,9 @@ class _Loader:
             return
         found = first_divergence(packed(record.token_ids), record.margins, tokens)
         columns.divergence[slot], columns.margin[slot] = found
+        if record.margins is not None and tokens.margins is not None:
+            equal = len(record.margins) if found[0] == EQUAL else found[0]
+            columns.twin.add(slot, record.margins, tokens.margins, equal)
 
 
 def _records(path: Path) -> Iterator[tuple[int, Record]]:

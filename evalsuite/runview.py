@@ -33,7 +33,10 @@ Int8 = npt.NDArray[np.int8]
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
-ARRAYS = ("outcome", "divergence", "margin", "same_text", "block", "started", "ended")
+ARRAYS = (
+    *("outcome", "divergence", "margin", "drift", "drift_at", "mean_margin", "same_text"),
+    *("drafted", "accepted", "block", "started", "ended"),
+)
 ProblemKind = Literal["unfinished", "damaged", "duplicate", "foreign", "mislabelled", "altered"]
 
 
@@ -60,7 +63,10 @@ class ArmView:
 
     `outcome` holds codes of `CODE`, ABSENT where there is no record. `divergence` is the index of
     the first token that differs from eager's, or a code; `margin` the logit margin there (NaN where
-    unknown). `same_text` is 1 or 0 against eager's text, ABSENT where either is not there.
+    unknown). `drift` is the largest distance of a margin from eager's over the tokens before it,
+    `drift_at` the token that has it; `mean_margin` the mean of the answer's own margins. NaN and -1
+    where they are not known. `same_text` is 1 or 0 against eager's text, ABSENT where either is not
+    there. `drafted` and `accepted` count the answer's draft tokens, -1 where they are not told.
     """
 
     arm: Arm
@@ -71,6 +77,11 @@ class ArmView:
     outcome: Int8 = field(init=False)
     divergence: Ints = field(init=False)
     margin: Floats = field(init=False)
+    drift: Floats = field(init=False)
+    drift_at: Ints = field(init=False)
+    mean_margin: Floats = field(init=False)
+    drafted: Ints = field(init=False)
+    accepted: Ints = field(init=False)
     same_text: Int8 = field(init=False)
     block: Ints = field(init=False)
     started: Floats = field(init=False)
@@ -82,9 +93,11 @@ class ArmView:
     def __post_init__(self) -> None:
         self.outcome = np.full(self.shape, ABSENT, np.int8)
         self.divergence = np.full(self.shape, NO_TWIN, np.int32)
-        self.margin = np.full(self.shape, np.nan)
+        for name in ("margin", "drift", "mean_margin"):
+            setattr(self, name, np.full(self.shape, np.nan))
+        for name in ("drift_at", "drafted", "accepted", "block"):
+            setattr(self, name, np.full(self.shape, -1, np.int32))
         self.same_text = np.full(self.shape, ABSENT, np.int8)
-        self.block = np.full(self.shape, -1, np.int32)
         self.started = np.zeros(self.shape)
         self.ended = np.zeros(self.shape)
         self.texts = [[None] * self.shape[1] for _ in range(self.shape[0])]

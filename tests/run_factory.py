@@ -151,9 +151,10 @@ class Factory:
         for repeat, row in enumerate(right):
             for index, item in enumerate(self.items):
                 block, started, ended = times[repeat * len(self.items) + index]
-                records.append(
-                    record_of(item, arm.name, repeat, bool(row[index]), block, started, ended)
-                )
+                record = record_of(item, arm.name, repeat, bool(row[index]), block, started, ended)
+                drafted = 8 * arm.mtp
+                accepted = max(drafted - 1 - index % 3, 0)
+                records.append(msgspec.structs.replace(record, drafted=drafted, accepted=accepted))
         return records
 
 

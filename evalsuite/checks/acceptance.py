@@ -1,4 +1,4 @@
-"""Acceptance: accepted share per draft position, with a floor and a ceiling."""
+"""Acceptance: accepted share per draft position, with a floor and a ceiling, and by item."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from evalsuite.baseline_file import Drafts
+from evalsuite.checks.drafts import paired, paired_drafts
 from evalsuite.checks.finding import Finding
 from evalsuite.policy import Policy
 from evalsuite.records import Evidence
@@ -29,9 +30,16 @@ def acceptance(run: RunView, reference: Reference | None, policy: Policy) -> lis
     message = "; ".join(
         f"{name} {' '.join(f'{rate:.2f}' for rate in shown)}" for name, shown in rates.items()
     )
+    if reference is not None and not any(_pairs(run, reference, name) for name in run.mtp):
+        message += "; the baseline has no counts by item to pair these with"
     return [
         Finding(check=CHECK, status="pass", arm=None, message=message, figures={"rates": rates})
     ]
+
+
+def _pairs(run: RunView, reference: Reference, name: str) -> bool:
+    known = reference.arms.get(name)
+    return known is not None and paired(run.arms[name], known) is not None
 
 
 def _rates(evidence: Evidence | None) -> list[float]:
@@ -63,6 +71,7 @@ def _arm(
     elif evidence.drafts is not None and evidence.accepted_per_position is not None:
         yield from _positions(arm, evidence, evidence.drafts, evidence.accepted_per_position)
         yield from _against(arm, reference, policy)
+        yield from paired_drafts(run, arm, reference, policy)
 
 
 def _missing(arm: ArmView, field: str, message: str) -> Finding:

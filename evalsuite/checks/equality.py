@@ -1,4 +1,5 @@
-"""Equality: where an arm's greedy tokens first part from eager's, and how clear the choice was."""
+"""Equality: where an arm's greedy tokens first part from eager's, how clear the choice was, and
+whether margins drift where the tokens are the same."""
 
 from __future__ import annotations
 
@@ -9,40 +10,51 @@ import numpy as np
 from scipy import stats as scipy_stats
 
 from evalsuite.baseline_file import Shares
+from evalsuite.checks.drift import EXACT_DTYPES, against_accepted, against_eager, judges_accepted
 from evalsuite.checks.finding import Finding, some
 from evalsuite.policy import Policy
 from evalsuite.reference import Reference, shares_of
 from evalsuite.runview import ABSENT, EAGER, NO_IDS, ArmView, Bools, RunView
 
 CHECK = "equality"
-EXACT_DTYPES = ("float32", "float64")
 
 
 def equality(run: RunView, reference: Reference | None, policy: Policy) -> list[Finding]:
-    """Compare every arm with eager of the same run."""
+    """Compare every arm with eager of the same run, and eager with the accepted answers."""
     others = [arm for name, arm in run.arms.items() if name != EAGER]
+    drifted = list(against_accepted(run, reference, policy))
     if EAGER not in run.arms or not others:
         message = "needs eager and another arm in the run"
-        return [Finding(check=CHECK, status="skipped", arm=None, message=message)]
+        return drifted or [Finding(check=CHECK, status="skipped", arm=None, message=message)]
     found = list(_partly_told(run))
     for arm in others:
-        told = (arm.divergence != NO_IDS) & (arm.same_text != ABSENT)
-        if not (arm.same_text != ABSENT).any():
-            message = f"{arm.name} has no answer that could be compared with eager's"
-            finding = Finding(
-                check=CHECK,
-                status="missing",
-                arm=arm.name,
-                message=message,
-                evidence="text",
-                incomplete=not (arm.finished and run.arms[EAGER].finished),
-            )
-            found.append(finding)
-        elif run.run.dtype in EXACT_DTYPES:
-            found += _exact(run, arm, told, policy)
-        else:
-            found += _shares(run, arm, reference, policy)
-    return found or [_passed(run, policy)]
+        found += list(_beside_eager(run, arm, reference, policy)) or against_eager(
+            run, arm, reference, policy
+        )
+    found += drifted
+    return found or [_passed(run, reference, policy)]
+
+
+def _beside_eager(
+    run: RunView, arm: ArmView, reference: Reference | None, policy: Policy
+) -> Iterator[Finding]:
+    """Compare tokens, or texts where the engine tells no tokens."""
+    told = (arm.divergence != NO_IDS) & (arm.same_text != ABSENT)
+    if not (arm.same_text != ABSENT).any():
+        message = f"{arm.name} has no answer that could be compared with eager's"
+        finding = Finding(
+            check=CHECK,
+            status="missing",
+            arm=arm.name,
+            message=message,
+            evidence="text",
+            incomplete=not (arm.finished and run.arms[EAGER].finished),
+        )
+        yield finding
+    elif run.run.dtype in EXACT_DTYPES:
+        yield from _exact(run, arm, told, policy)
+    else:
+        yield from _shares(run, arm, reference, policy)
 
 
 def _partly_told(run: RunView) -> Iterator[Finding]:
@@ -152,7 +164,7 @@ def _counts(ours: Shares, theirs: Shares) -> Iterator[tuple[str, int, int, int, 
         yield what, ours.different, ours.texts, theirs.different, theirs.texts
 
 
-def _passed(run: RunView, policy: Policy) -> Finding:
+def _passed(run: RunView, reference: Reference | None, policy: Policy) -> Finding:
     figures = {}
     for name in run.arms:
         shares = shares_of(run, name, policy.equality.large)
@@ -160,4 +172,6 @@ def _passed(run: RunView, policy: Policy) -> Finding:
             figures[name] = {key: getattr(shares, key) for key in shares.__struct_fields__}
     parts = [f"{name} {value['different']} of {value['texts']}" for name, value in figures.items()]
     message = f"answers that differ from eager's: {', '.join(parts)}"
+    if reference is not None and not judges_accepted(run, reference):
+        message += "; the baseline has no margins to hold these against"
     return Finding(check=CHECK, status="pass", arm=None, message=message, figures=figures)

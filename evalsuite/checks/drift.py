@@ -1,0 +1,192 @@
+"""Drift: margins that move although the tokens stay. A wrong kernel shows here first.
+
+In float32 a right engine's margins move by rounding alone, so that any clear drift is a fault. In
+other types hard top-k turns rounding into other key sets and single margins jump; the mean over an
+answer moves little, and the share of answers whose mean moved is what is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats as scipy_stats
+
+from evalsuite.checks.finding import Finding, some
+from evalsuite.policy import Policy
+from evalsuite.reference import Reference, ReferenceArm
+from evalsuite.runview import EAGER, EQUAL, ArmView, Bools, Floats, RunView
+
+CHECK = "equality"
+EXACT_DTYPES = ("float32", "float64")
+
+
+class Held(NamedTuple):
+    """An arm's answers held against accepted ones, arrays of shape (repeats, items).
+
+    `distance`: how far the mean margin lies from the nearest accepted answer of equal text, NaN
+    where there is none. `other`: no accepted answer has this text. Both only where margins are
+    known on both sides.
+    """
+
+    distance: Floats
+    other: Bools
+
+
+def against_eager(
+    run: RunView, arm: ArmView, reference: Reference | None, policy: Policy
+) -> list[Finding]:
+    """Judge the margins of an arm beside those of eager, over the tokens that the two share."""
+    if run.run.dtype in EXACT_DTYPES:
+        return list(_exact(run, arm, policy))
+    distance = _from_eager(run, arm)
+    accepted = None if reference is None else reference.arms.get(arm.name)
+    usual = 0.0
+    if reference is not None and accepted is not None and reference.same_numbers(run):
+        usual = _usual_share(accepted, reference.arms.get(EAGER), policy)
+    return list(_moved(run, arm, distance, usual, "eager's", policy))
+
+
+def against_accepted(
+    run: RunView, reference: Reference | None, policy: Policy
+) -> Iterator[Finding]:
+    """Judge eager beside the accepted answers: what hits every arm alike shows only there.
+
+    Without eager every arm is judged. Other weights or another type have other numbers: nothing.
+    """
+    if reference is None or not reference.same_numbers(run):
+        return
+    for name in [EAGER] if EAGER in run.arms else run.arms:
+        accepted = reference.arms.get(name)
+        held = None if accepted is None else held_against(run.arms[name], accepted)
+        if held is None:
+            continue
+        if run.arms[name].complete and np.isnan(run.arms[name].mean_margin).all():
+            yield _without_margins(name)
+        elif run.run.dtype in EXACT_DTYPES:
+            yield from _exact_accepted(run, run.arms[name], held, policy)
+        else:
+            yield from _moved(run, run.arms[name], held.distance, 0.0, "the accepted", policy)
+
+
+def judges_accepted(run: RunView, reference: Reference | None) -> bool:
+    """Whether the reference keeps margins that eager's, or else any arm's, can be held against."""
+    if reference is None or not reference.same_numbers(run):
+        return False
+    names = [EAGER] if EAGER in run.arms else list(run.arms)
+    arms = [reference.arms[name] for name in names if name in reference.arms]
+    return any(arm.mean_margin is not None for arm in arms)
+
+
+def held_against(arm: ArmView, accepted: ReferenceArm) -> Held | None:
+    """Hold an arm against accepted answers; None where these have no margins."""
+    if accepted.mean_margin is None:
+        return None
+    distance = np.full(arm.shape, np.nan)
+    texts = np.array(arm.texts, object)
+    for unit, row in enumerate(accepted.texts):
+        equal = texts == np.array(row, object)
+        away = np.where(equal, np.abs(arm.mean_margin - accepted.mean_margin[unit]), np.nan)
+        distance = np.fmin(distance, away)
+    told = ~np.isnan(arm.mean_margin) & ~np.isnan(accepted.mean_margin).all(axis=0)
+    return Held(distance, told & np.isnan(distance))
+
+
+def _without_margins(name: str) -> Finding:
+    return Finding(
+        check=CHECK,
+        status="missing",
+        arm=name,
+        message=f"no record of {name} has margins, the accepted runs have them",
+        evidence="margins",
+    )
+
+
+def _exact(run: RunView, arm: ArmView, policy: Policy) -> Iterator[Finding]:
+    limits = policy.equality
+    compared = int((~np.isnan(arm.drift)).sum())
+    moved = np.nan_to_num(arm.drift) > limits.drift
+    if int(moved.sum()) <= limits.rounding_share * compared:
+        return
+    repeat, item = (int(axis[0]) for axis in np.nonzero(moved))
+    token, most = int(arm.drift_at[repeat, item]), float(arm.drift[repeat, item])
+    yield Finding(
+        check=CHECK,
+        status="fail",
+        arm=arm.name,
+        message=f"margins of {int(moved.sum())} of {compared} answers of {arm.name} leave eager's "
+        f"where the tokens are the same, by more than rounding; on item {run.ids[item]} at token "
+        f"{token} by {most:.3g}",
+        figures={
+            "drifted": int(moved.sum()),
+            "compared": compared,
+            "item": run.ids[item],
+            "token": token,
+            "drift": most,
+        },
+        examples=some(run.where(moved)),
+    )
+
+
+def _exact_accepted(run: RunView, arm: ArmView, held: Held, policy: Policy) -> Iterator[Finding]:
+    limits = policy.equality
+    moved = (np.nan_to_num(held.distance) > limits.drift) | held.other
+    compared = int((~np.isnan(held.distance) | held.other).sum())
+    if int(moved.sum()) <= limits.rounding_share * compared:
+        return
+    yield _from_accepted(run, arm, moved, held, compared)
+
+
+def _from_accepted(run: RunView, arm: ArmView, moved: Bools, held: Held, compared: int) -> Finding:
+    texts = int(held.other.sum())
+    away = held.distance[moved & ~held.other]
+    middle = f", half of them by {np.median(away):.3g} or more" if len(away) else ""
+    return Finding(
+        check=CHECK,
+        status="fail",
+        arm=arm.name,
+        message=f"{int(moved.sum())} of {compared} answers of {arm.name} are not the accepted ones "
+        f"up to rounding: {texts} have another text, of {len(away)} the mean margin moved{middle}",
+        figures={"drifted": int(moved.sum()), "texts": texts, "compared": compared},
+        examples=some(run.where(moved)),
+    )
+
+
+def _from_eager(run: RunView, arm: ArmView) -> Floats:
+    """How far an arm's mean margins lie from eager's, NaN where the tokens are not the same."""
+    away = np.abs(arm.mean_margin - run.arms[EAGER].mean_margin)
+    return np.where(arm.divergence == EQUAL, away, np.nan)
+
+
+def _usual_share(accepted: ReferenceArm, eager: ReferenceArm | None, policy: Policy) -> float:
+    """The share of accepted answers whose mean margin moved from their own eager twin's."""
+    if eager is None or accepted.mean_margin is None or eager.mean_margin is None:
+        return 0.0
+    equal = np.array(accepted.texts, object) == np.array(eager.texts, object)
+    away = np.where(equal, np.abs(accepted.mean_margin - eager.mean_margin), np.nan)
+    known = int((~np.isnan(away)).sum())
+    return float((np.nan_to_num(away) > policy.equality.mean_drift).sum() / max(known, 1))
+
+
+def _moved(
+    run: RunView, arm: ArmView, distance: Floats, usual: float, whose: str, policy: Policy
+) -> Iterator[Finding]:
+    """A repeated item is one witness, not two: its repeats share their fate."""
+    limits = policy.equality
+    known = ~np.isnan(distance).all(axis=0)
+    moved = (np.nan_to_num(distance) > limits.mean_drift).any(axis=0)
+    count, compared = int(moved.sum()), int(known.sum())
+    expected = max(limits.drift_share, usual)
+    p = float(scipy_stats.binom.sf(count - 1, compared, expected)) if compared else 1.0
+    if p * 2 * len(run.arms) > limits.fail_level:
+        return
+    yield Finding(
+        check=CHECK,
+        status="fail",
+        arm=arm.name,
+        message=f"mean margins of {count} of {compared} answers of {arm.name} lie more than "
+        f"{limits.mean_drift:g} from {whose}, where {expected:.1%} are expected",
+        figures={"drifted": count, "compared": compared, "expected": expected, "p": p},
+        examples=some([run.ids[int(at)] for at in np.flatnonzero(moved)]),
+    )
