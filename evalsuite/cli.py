@@ -313,6 +313,8 @@ def kernel_check(kernel: str, geometry: str | None, as_json: bool) -> None:
 @click.option("--items", type=click.IntRange(min=1), help="The most items of a trial.")
 @click.option("--healthy", type=click.IntRange(min=0), help="How many healthy runs.")
 @click.option("--model", help="Another checkpoint than the embedded one.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes; a CPU's cores by default.")
+@click.option("--minutes", type=float, help="What is not done by then is told as not tried.")
 @click.option("--out", type=PATH, help="Folder for the table; runs/<time>-prove by default.")
 @JSON_OPTION
 def prove(
@@ -324,6 +326,8 @@ def prove(
     items: int | None,
     healthy: int | None,
     model: str | None,
+    jobs: int | None,
+    minutes: float | None,
     out: Path | None,
     as_json: bool,
 ) -> None:
@@ -337,6 +341,8 @@ def prove(
         items=items,
         healthy=healthy,
         model=model,
+        jobs=jobs,
+        minutes=minutes,
         out=out,
     )
     _end(proof, as_json)

@@ -6,11 +6,13 @@ the judge that judges every run. So it works on any checkpoint and machine, with
 
 from __future__ import annotations
 
+import functools
+import os
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,11 @@ import torch
 from rich.console import RenderableType
 
 from evalsuite.errors import EXIT_FAIL, EXIT_PASS, UsageError
-from evalsuite.faults.bench import Bench
-from evalsuite.faults.catalogue import choose
-from evalsuite.faults.healthy import ARMS, HealthyRun, run_healthy, variations
-from evalsuite.faults.trial import Trial, try_fault
+from evalsuite.faults.catalogue import FAULTS, choose
+from evalsuite.faults.healthy import ARMS, HealthyRun, variations
+from evalsuite.faults.trial import Trial
+from evalsuite.faults.workers import Done, Row, Task, carried_out
+from evalsuite.faults.workshop import Setting, machine_of, workshop
 from evalsuite.paths import RUNS
 
 ITEMS = {"cpu": 128, "cuda": 256}
@@ -30,58 +33,51 @@ QUICK_ITEMS = 32
 QUICK_ARMS = ("eager", "graph", "mtp3")
 # Of healthy runs at most so many may alarm: one in ten.
 ALARMS = 0.1
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What the command line asks: which faults, how many items at most and healthy runs."""
-
-    faults: tuple[str, ...] = ()
-    families: tuple[str, ...] = ()
-    quick: bool = False
-    device: str | None = None
-    items: int | None = None
-    healthy: int | None = None
-    model: str | None = None
-    out: Path | None = None
+# Seconds of processor time that one trial or healthy run may take. They need a tenth of it.
+LIMIT = 1200
+# Each process holds weights, graphs and a healthy run of its own.
+MOST_JOBS = 4
 
 
 @dataclass(frozen=True)
 class Proof:
-    """All trials and healthy runs, and on what they were made."""
+    """Rows of all trials and healthy runs, and on what they were made in how many processes."""
 
-    trials: list[Trial]
-    healthy: list[HealthyRun]
     machine: dict[str, Any]
-    seconds: float
     folder: Path
+    faults: list[Row] = field(default_factory=list)
+    healthy: list[Row] = field(default_factory=list)
+    jobs: int = 1
+    seconds: float = 0.0
 
     @property
     def caught(self) -> int:
         """Faults that the gate was red for."""
-        return sum(trial.caught for trial in self.trials)
+        return sum(row["caught"] for row in self.faults)
 
     @property
     def false_alarms(self) -> int:
         """Healthy runs that the gate was red for."""
-        return sum(bool(run.alarms) for run in self.healthy)
+        return sum(bool(run["alarms"]) for run in self.healthy)
 
     @property
     def exit_code(self) -> int:
         """0 where every fault that can be seen was caught by a check that should, and healthy runs
         stayed green but for one in ten."""
-        quiet = self.false_alarms <= max(ALARMS * len(self.healthy), 0)
-        return EXIT_PASS if quiet and all(t.right for t in self.trials) else EXIT_FAIL
+        quiet = self.false_alarms <= ALARMS * len(self.healthy)
+        good = all(row["as_expected"] for row in self.faults)
+        return EXIT_PASS if quiet and good else EXIT_FAIL
 
     def as_json(self) -> dict[str, Any]:
         """The one object of `--json`."""
         return {
-            "faults": [trial.as_json() for trial in self.trials],
+            "faults": self.faults,
             "caught": self.caught,
-            "total": len(self.trials),
+            "total": len(self.faults),
             "false_alarms": self.false_alarms,
-            "healthy": [run.as_json() for run in self.healthy],
+            "healthy": self.healthy,
             "machine": self.machine,
+            "jobs": self.jobs,
             "seconds": round(self.seconds, 1),
             "folder": str(self.folder),
         }
@@ -102,70 +98,95 @@ def prove_faults(
     items: int | None = None,
     healthy: int | None = None,
     model: str | None = None,
+    jobs: int | None = None,
+    minutes: float | None = None,
     out: Path | None = None,
 ) -> Proof:
     """Prove the gate on `faults` and `families` (all where nothing is named).
 
     `quick`: the twelve faults of the quick proof, fewer items. `items`: the most of a trial.
-    `healthy`: how many healthy runs. Raises UsageError for what there is not.
+    `healthy`: how many healthy runs. `jobs`: processes at once; by default one for each core of a
+    CPU, and one on a GPU. `minutes`: what is not done by then is told as not tried. Raises
+    UsageError for what there is not.
     """
-    asked = Asked(tuple(faults), tuple(families), quick, device, items, healthy, model, out)
-    chosen = choose(asked.faults, asked.families, quick=quick)
+    begun = time.monotonic()
+    chosen = choose(faults, families, quick=quick)
     where = _device(device)
-    most = items or (QUICK_ITEMS if quick else ITEMS[where])
+    if healthy is None:
+        healthy = 2 if quick else 0 if faults or families else 10
     folder = out or RUNS / f"{datetime.now():%Y%m%d-%H%M%S}-prove"
     if (folder / "prove.json").exists():
         raise UsageError("holds a proof already", file=folder)
     folder.mkdir(parents=True, exist_ok=True)
-    begun = time.monotonic()
+    tasks = [Task("fault", fault.id) for fault in chosen]
+    tasks += [Task("healthy", str(number)) for number in range(healthy)]
     with tempfile.TemporaryDirectory(prefix="evalsuite-prove-") as scratch:
-        bench = Bench(Path(scratch), where, most, model)
-        try:
-            proof = Proof([], [], _machine(bench), 0.0, folder)
-            for fault in chosen:
-                proof.trials.append(_announced(bench, fault, Path(scratch) / fault.id))
-                proof = _saved(proof, begun)
-            proof.healthy.extend(_healthy(bench, asked, most, Path(scratch)))
-        finally:
-            bench.close()
-    return _saved(proof, begun)
-
-
-def _saved(proof: Proof, begun: float) -> Proof:
-    """Write what there is so far: a proof that is broken off keeps its trials."""
-    from evalsuite.faults.tables import write
-
-    proof = replace(proof, seconds=time.monotonic() - begun)
-    write(proof.as_json(), proof.folder / "prove")
+        arms = QUICK_ARMS if quick else ARMS
+        most = items or (QUICK_ITEMS if quick else ITEMS[where])
+        setting = Setting(Path(scratch), where, most, model, arms)
+        proof = Proof(machine_of(setting), folder, jobs=min(jobs or _jobs(where), len(tasks)))
+        done = carried_out(
+            tasks,
+            functools.partial(workshop, setting),
+            processes=proof.jobs,
+            limit=LIMIT,
+            ends=None if minutes is None else begun + 60 * minutes,
+        )
+        for one in done:
+            proof = _with(proof, one, tasks, time.monotonic() - begun)
     return proof
 
 
-def _announced(bench: Bench, fault: Any, folder: Path) -> Trial:
-    trial = try_fault(bench, fault, folder)
-    word = "caught by " + ", ".join(trial.checks) if trial.caught else "not caught"
-    if trial.problem:
-        word = f"not tried: {trial.problem}"
-    _tell(f"{fault.id} {word} ({trial.items} items, {trial.seconds:.0f} s)")
-    return trial
+def _with(proof: Proof, done: Done, tasks: Sequence[Task], seconds: float) -> Proof:
+    """The proof with one more row, written: one that is broken off keeps what it has."""
+    from evalsuite.faults.tables import write
+
+    rows = proof.faults if done.task.kind == "fault" else proof.healthy
+    row = _row(done)
+    rows.append(row)
+    places = {_name(task): place for place, task in enumerate(tasks)}
+    rows.sort(key=lambda one: places[one.get("id") or one["name"]])
+    proof = Proof(proof.machine, proof.folder, proof.faults, proof.healthy, proof.jobs, seconds)
+    write(proof.as_json(), proof.folder / "prove")
+    click.echo(_told(row), err=True)
+    return proof
 
 
-def _healthy(bench: Bench, asked: Asked, most: int, scratch: Path) -> list[HealthyRun]:
-    count = asked.healthy
-    if count is None:
-        named = bool(asked.faults or asked.families)
-        count = 0 if named and not asked.quick else 2 if asked.quick else 10
-    arms = QUICK_ARMS if asked.quick else ARMS
-    runs = []
-    for varied in variations(count):
-        run = run_healthy(bench, varied, min(most, 128), arms, scratch / varied.name)
-        alarms = f"ALARM {run.says}" if run.alarms else "green"
-        _tell(f"healthy, {run.name}: {alarms} ({run.seconds:.0f} s)")
-        runs.append(run)
-    return runs
+def _name(task: Task) -> str:
+    """The id of a fault, the name of a healthy run."""
+    return task.name if task.kind == "fault" else variations(int(task.name) + 1)[-1].name
 
 
-def _tell(text: str) -> None:
-    click.echo(text, err=True)
+def _row(done: Done) -> Row:
+    """The row of a task; one that could not be carried out counts against the gate."""
+    if done.row is not None:
+        return done.row
+    told = done.problem or "no reason is known"
+    if done.task.kind == "healthy":
+        name = _name(done.task)
+        return HealthyRun(name, 0, done.seconds, ("not run",), told).as_json()
+    fault = FAULTS[done.task.name]
+    return Trial(fault, False, False, (), 0, done.seconds, "", {}, {}, None, told).as_json()
+
+
+def _told(row: Row) -> str:
+    """One row in one line."""
+    spent = f"{row['items']} items, {row['seconds']:.0f} s"
+    if "id" not in row:
+        alarms = f"ALARM {row['says']}" if row["alarms"] else "green"
+        return f"healthy, {row['name']}: {alarms} ({spent})"
+    word = "caught by " + ", ".join(row["checks"]) if row["caught"] else "not caught"
+    if row["problem"]:
+        word = f"not tried: {row['problem']}"
+    return f"{row['id']} {word} ({spent})"
+
+
+def _jobs(device: str) -> int:
+    """Processes at once where nobody says: models in one GPU would only wait for each other."""
+    if device != "cpu":
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(cores or 1, MOST_JOBS)
 
 
 def _device(name: str | None) -> str:
@@ -174,16 +195,3 @@ def _device(name: str | None) -> str:
     if name not in ("cpu", "cuda"):
         raise UsageError(f"{name!r} is neither cpu nor cuda", field="device")
     return name
-
-
-def _machine(bench: Bench) -> dict[str, Any]:
-    told = bench.remembering().describe()
-    return {
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "hardware": dict(told.hardware),
-        "software": dict(told.software),
-        "dtype": told.dtype,
-        "model_hash": told.model_hash,
-        "items": bench.most,
-        "batch": bench.batch,
-    }

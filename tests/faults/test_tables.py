@@ -50,8 +50,8 @@ def trial(name: str, *checks: str, family: str = "A", problem: str | None = None
 @pytest.fixture
 def proof(tmp_path: Path) -> Proof:
     trials = [trial("A-01", "route"), trial("C-13"), trial("D-07", "equality")]
-    runs = [HealthyRun(v.name, 128, 9.0, (), "") for v in variations(10)]
-    return Proof(trials, runs, MACHINE, 77.0, tmp_path)
+    runs = [HealthyRun(v.name, 128, 9.0, (), "").as_json() for v in variations(10)]
+    return Proof(MACHINE, tmp_path, [one.as_json() for one in trials], runs, 2, 77.0)
 
 
 def test_json_has_what_is_promised(proof: Proof) -> None:
@@ -79,11 +79,11 @@ def test_a_fault_that_cannot_be_seen_stays_in_the_table_with_its_reason(proof: P
     ids=["missed", "by another check", "not tried"],
 )
 def test_a_fault_that_is_missed_fails_the_proof(proof: Proof, bad: Trial) -> None:
-    assert replace(proof, trials=[*proof.trials, bad]).exit_code == 1
+    assert replace(proof, faults=[*proof.faults, bad.as_json()]).exit_code == 1
 
 
 def test_one_false_alarm_in_ten_is_borne_and_two_are_not(proof: Proof) -> None:
-    alarm = replace(proof.healthy[0], alarms=("equality",))
+    alarm = {**proof.healthy[0], "alarms": ["equality"]}
     one = replace(proof, healthy=[alarm, *proof.healthy[1:]])
     two = replace(proof, healthy=[alarm, alarm, *proof.healthy[2:]])
     assert (one.exit_code, two.exit_code) == (0, 1)
