@@ -135,7 +135,7 @@ class ModelRunner:
     ) -> Verified | None:
         if not done:
             return None
-        rows = batch.meta.query_start_loc[torch.tensor(done, device=self.device) + offset + 1] - 1
+        rows = self._last_rows(batch, [offset + i for i in done])
         best = logits(self.model, hidden[rows]).topk(2, -1)
         margins = best.values[:, :1] - best.values[:, 1:]
         return Verified(best.indices[:, :1], margins, torch.zeros_like(rows))
@@ -152,48 +152,47 @@ class ModelRunner:
     ) -> Tensor | None:
         if self.options.k == 0 or self.caches.mtp is None:
             return None
-        meta = batch.meta
-        following = [s.sequence.tokens[s.start + 1 : s.start + len(s.tokens) + 1] for s in prefill]
-        # The token behind a finished prompt is being sampled in this step: filled in below.
-        flat = [
-            t
-            for s, f in zip(prefill, following, strict=True)
-            for t in f + [0] * (len(s.tokens) - len(f))
-        ]
-        next_tokens = torch.zeros_like(batch.tokens)
-        next_tokens[len(batch.tokens) - len(flat) :] = torch.tensor(
-            flat, dtype=torch.int64, device=self.device
-        )
+        next_tokens = self._known_next_tokens(batch, prefill)
         requests: list[int] = []
         last_rows: list[Tensor] = []
-        if verified is not None and meta.decode is not None:
-            group = meta.decode
+        group = batch.meta.decode
+        if verified is not None and group is not None:
             next_tokens[group.rows[group.valid]] = verified.emitted[group.valid]
             last_rows.append(group.rows.gather(1, verified.accepted.unsqueeze(1)).squeeze(1))
             requests += range(len(decode))
         if first is not None:
-            chosen = torch.tensor(done, device=self.device) + len(decode)
-            rows = meta.query_start_loc[chosen + 1] - 1
+            finished = [len(decode) + i for i in done]
+            rows = self._last_rows(batch, finished)
             next_tokens[rows] = first.emitted[:, 0]
             last_rows.append(rows)
-            requests += [len(decode) + i for i in done]
+            requests += finished
         which = torch.tensor(requests, dtype=torch.int64, device=self.device)
         rows = torch.cat(last_rows) if last_rows else which
         inputs = self._draft_inputs(batch, which)
-        state = first_draft(
-            self.model, hidden, next_tokens, self.caches.mtp, self.block_size, meta, rows, inputs
-        )
+        cache, size = self.caches.mtp, self.block_size
+        state = first_draft(self.model, hidden, next_tokens, cache, size, batch.meta, rows, inputs)
         if not requests:
             return None
-        self.counters.draft_steps += self.options.k
-        return draft_all(
-            self.model,
-            state,
-            self.caches.mtp,
-            self.block_size,
-            self.options.k,
-            self.options.share_slots,
-        )
+        options = self.options
+        self.counters.draft_steps += options.k
+        return draft_all(self.model, state, cache, size, options.k, options.share_slots)
+
+    def _known_next_tokens(self, batch: RaggedBatch, prefill: list[RowSpec]) -> Tensor:
+        """The token behind each row of a prompt; 0 where this step samples or verifies it."""
+        flat: list[int] = []
+        for spec in prefill:
+            behind = spec.start + 1, spec.start + 1 + len(spec.tokens)
+            following = spec.sequence.tokens[slice(*behind)]
+            flat += following + [0] * (len(spec.tokens) - len(following))
+        next_tokens = torch.zeros_like(batch.tokens)
+        known = torch.tensor(flat, dtype=torch.int64, device=self.device)
+        next_tokens[len(batch.tokens) - len(flat) :] = known
+        return next_tokens
+
+    def _last_rows(self, batch: RaggedBatch, requests: list[int]) -> Tensor:
+        """The flat row of each request's newest token."""
+        which = torch.tensor(requests, device=self.device)
+        return batch.meta.query_start_loc[which + 1] - 1
 
     def _draft_inputs(self, batch: RaggedBatch, which: Tensor) -> DecodeInputs:
         meta, ones = batch.meta, torch.ones_like(which)
