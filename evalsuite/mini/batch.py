@@ -75,54 +75,54 @@ def ragged_batch(
 
     snapshots: (prefill request, chunk boundary, snapshot slot) to keep.
     """
-    specs = decode + prefill
+    specs, split = decode + prefill, len(decode)
     lengths = np.array([len(spec.tokens) for spec in specs], dtype=np.int64)
     starts = np.array([spec.start for spec in specs], dtype=np.int64)
     first_row = np.concatenate([[0], np.cumsum(lengths)])
     request = np.repeat(np.arange(len(specs)), lengths)
     position = np.arange(first_row[-1]) - first_row[:-1][request] + starts[request]
-    widest = max(len(spec.sequence.blocks) for spec in specs)
-    table = tables.rows([spec.sequence for spec in specs], widest)
+    sequences = [spec.sequence for spec in specs]
+    table = tables.rows(sequences, max(len(sequence.blocks) for sequence in sequences))
     slot = table[request, position // block_size] * block_size + position % block_size
-    completes = (position + 1) % kpool == 0
-    pool = np.where(completes, slot // kpool, TRASH_SLOT)
+    pool = np.where((position + 1) % kpool == 0, slot // kpool, TRASH_SLOT)
 
-    def put(values: Array) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(device, non_blocking=True)
+    def put(values: Array | list[int]) -> Tensor:
+        values = np.ascontiguousarray(values, dtype=np.int64)
+        return torch.from_numpy(values).to(device, non_blocking=True)
 
-    def group(which: range, alone: bool) -> Group | None:
-        if not which:
-            return None
-        widest = int(lengths[which.start : which.stop].max())
-        offset = np.arange(widest)
-        valid = offset < lengths[which.start : which.stop, None]
-        rows = np.where(
-            valid, first_row[which.start : which.stop, None] + offset, first_row[which.start]
-        )
-        covers = alone and bool(valid.all())
-        requests = np.arange(which.start, which.stop)
-        return Group(put(rows), torch.from_numpy(valid).to(device), put(requests), covers)
+    def group(which: range) -> Group | None:
+        return _group(which, lengths, first_row, device) if which else None
 
-    tokens = np.concatenate([np.asarray(spec.tokens, dtype=np.int64) for spec in specs])
-    split, total = len(decode), len(specs)
-    plan = np.array(snapshots, dtype=np.int64).reshape(-1, 3)
+    columns = [list(column) for column in zip(*snapshots, strict=True)]
     meta = StepMetadata(
         positions=put(position),
         row_request=put(request),
-        row_valid=torch.ones(len(tokens), dtype=torch.bool, device=device),
+        row_valid=torch.ones(len(position), dtype=torch.bool, device=device),
         slot_mapping=put(slot),
         pool_mapping=put(pool),
         block_tables=put(table),
-        state_slots=put(np.array([s.sequence.slot for s in specs])),
-        accepted=put(np.array([s.sequence.accepted for s in specs])),
+        state_slots=put([sequence.slot for sequence in sequences]),
+        accepted=put([sequence.accepted for sequence in sequences]),
         query_start_loc=put(first_row),
         seq_lens=put(starts + lengths),
-        decode=group(range(split), not prefill),
-        prefill=group(range(split, total), not decode),
-        snapshots=SnapshotPlan(*(put(plan[:, i]) for i in range(3))) if snapshots else None,
+        decode=group(range(split)),
+        prefill=group(range(split, len(specs))),
+        snapshots=SnapshotPlan(*map(put, columns)) if snapshots else None,
         row_kinds=kinds_of_rows(decode, prefill),
     )
-    return RaggedBatch(put(tokens), meta)
+    return RaggedBatch(put([token for spec in specs for token in spec.tokens]), meta)
+
+
+def _group(which: range, lengths: Array, first_row: Array, device: torch.device) -> Group:
+    """The group of requests `which`, of requests with `lengths` rows from `first_row` on."""
+    mine, first = lengths[which.start : which.stop, None], first_row[which.start : which.stop, None]
+    offset = np.arange(int(mine.max()))
+    valid = offset < mine
+    rows = np.where(valid, first + offset, first)
+    covers = len(which) == len(lengths) and bool(valid.all())
+    put = [torch.from_numpy(a).to(device, non_blocking=True) for a in (rows, valid)]
+    requests = torch.arange(which.start, which.stop, device=device)
+    return Group(put[0], put[1], requests, covers)
 
 
 class _Arrays(NamedTuple):
