@@ -20,7 +20,8 @@ import msgspec
 from evalsuite.compare import Comparison, compare_runs
 from evalsuite.errors import EXIT_PASS, RunIncomplete, UsageError
 from evalsuite.evidence import merge_evidence
-from evalsuite.launch import default_folder, task_of
+from evalsuite.launch import task_of
+from evalsuite.paths import new_folder
 from evalsuite.planning import choose_items
 from evalsuite.records import Evidence, Item, Record, Run
 from evalsuite.storage import (
@@ -55,7 +56,7 @@ def run_ab(
     RunIncomplete where a side does not run to its end.
     """
     words = {side: _words(side, commands[side]) for side in SIDES}
-    out = out or Path(f"{default_folder(suite)}-ab")
+    out = out or new_folder(f"{suite.name}-ab")
     if out.exists() and any(out.iterdir()):
         raise UsageError("is not empty", file=out)
     task = task_of(suite)

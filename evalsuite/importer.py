@@ -17,7 +17,7 @@ from evalsuite.assess import ASSESSMENT_VERSION, assess
 from evalsuite.errors import EXIT_PASS, UsageError
 from evalsuite.harness.task import item_id
 from evalsuite.lm_eval_results import Evaluation, Invocation, read_evaluation
-from evalsuite.paths import RUNS
+from evalsuite.paths import new_folder
 from evalsuite.protocol import Protocol, Sampling, sha256_text
 from evalsuite.recordlog import RunLock
 from evalsuite.records import SCHEMA, EngineInfo, Evidence, Item, Plan, Record, Run
@@ -76,7 +76,7 @@ def import_lm_eval(
     texts = [answers for _, _, answers in rendered]
     run = _run(evaluation, arm, items, prefixes, len(texts[0]))
     records = list(_records(arm, items, texts, evaluation))
-    folder = out or RUNS / f"{datetime.now().strftime('%Y%m%d-%H%M%S')}-{run.suite}"
+    folder = out or new_folder(run.suite)
     _write(folder, run, items, arm, records)
     right = sum(record.outcome == "correct" for record in records)
     return Imported(folder, arm, len(records), right)

@@ -6,7 +6,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from typing import Literal
@@ -14,7 +13,7 @@ from typing import Literal
 from evalsuite.engines.opening import open_engine
 from evalsuite.errors import UsageError
 from evalsuite.harness import HarnessTask, TaskItem, load_task
-from evalsuite.paths import RUNS
+from evalsuite.paths import new_folder
 from evalsuite.planning import choose_items
 from evalsuite.progress import RunProgress
 from evalsuite.records import Shard
@@ -51,7 +50,7 @@ def launch(asked: Launch, suite: Suite, stop_rule_of: StopRuleOf | None = None) 
     """
     if asked.mode == "resume" and asked.out is None:
         raise UsageError("--resume needs --out: which run to go on with", field="out")
-    folder = asked.out if asked.out is not None else default_folder(suite)
+    folder = asked.out if asked.out is not None else new_folder(suite.name)
     task, items, shard = drawn_items(asked, suite)
     engine = open_engine(suite.engine_config())
     try:
@@ -91,11 +90,6 @@ def task_of(suite: Suite) -> HarnessTask:
         stops=suite.stops,
         chat=suite.chat,
     )
-
-
-def default_folder(suite: Suite) -> Path:
-    """Return `runs/<time>-<suite>`."""
-    return RUNS / f"{datetime.now().strftime('%Y%m%d-%H%M%S')}-{suite.name}"
 
 
 @contextmanager

@@ -16,7 +16,8 @@ from rich.console import Console
 from evalsuite.errors import EvalsuiteError, RunIncomplete, UsageError
 from evalsuite.executors.gathered import Gathered
 from evalsuite.executors.jobs import Done, Job, carry_out, jobs_of
-from evalsuite.launch import Launch, default_folder, drawn_items
+from evalsuite.launch import Launch, drawn_items
+from evalsuite.paths import new_folder
 from evalsuite.runner import Executed
 from evalsuite.suite import Resources, Suite
 
@@ -35,7 +36,7 @@ def run_on_ray(asked: Launch, suite: Suite, against: str | None) -> Executed:
     """
     if asked.mode == "resume" and asked.out is None:
         raise UsageError("--resume needs --out: which run to go on with", field="out")
-    folder = asked.out if asked.out is not None else default_folder(suite)
+    folder = asked.out if asked.out is not None else new_folder(suite.name)
     _, items, shard = drawn_items(asked, suite)
     # A file of this machine means nothing on another one.
     stopping = against if against == "auto" else None

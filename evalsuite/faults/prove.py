@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from evalsuite.faults.healthy import ARMS, HealthyRun, variations
 from evalsuite.faults.trial import Trial
 from evalsuite.faults.workers import Done, Row, Task, carried_out
 from evalsuite.faults.workshop import Setting, machine_of, workshop
-from evalsuite.paths import RUNS
+from evalsuite.paths import new_folder
 
 ITEMS = {"cpu": 128, "cuda": 256}
 QUICK_ITEMS = 32
@@ -114,7 +113,7 @@ def prove_faults(
     where = _device(device)
     if healthy is None:
         healthy = 2 if quick else 0 if faults or families else 10
-    folder = out or RUNS / f"{datetime.now():%Y%m%d-%H%M%S}-prove"
+    folder = out or new_folder("prove")
     if (folder / "prove.json").exists():
         raise UsageError("holds a proof already", file=folder)
     folder.mkdir(parents=True, exist_ok=True)
