@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import contextlib
+from collections.abc import Callable
 
 import aiohttp
 import msgspec
@@ -11,12 +12,13 @@ from yarl import URL
 
 from evalsuite.client.assembly import Assembly
 from evalsuite.client.errors import BrokenOff, NoAnswer, ServerRefused, TryAgain
+from evalsuite.client.events import Events
 from evalsuite.client.wire import Chunk, decode_chunk
 
 TRY_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 REFUSES_ALL = frozenset({401, 403, 404, 405, 501})
 SHOWN = 300
-END = b"[DONE]"
+READ_OFF_S = 1.0
 # What aiohttp raises for a connection that cannot be made or does not hold.
 CONNECTION_FAULTS = (aiohttp.ClientError, ConnectionError, asyncio.TimeoutError)
 
@@ -76,9 +78,16 @@ def _wait(header: str | None) -> float | None:
 async def _streamed(
     response: aiohttp.ClientResponse, assembly: Assembly, progress: Callable[[], None]
 ) -> None:
-    async for data in _events(response, progress):
-        if data == END:
-            return
+    events = Events()
+    content = response.content
+    while not events.ended and (block := await content.readany()):
+        progress()
+        for data in events.feed(block):
+            assembly.add(_decoded(data))
+    if events.ended:
+        await _read_off(content)
+        return
+    for data in events.rest():
         assembly.add(_decoded(data))
     if assembly.finish_reason is None:
         if not assembly.started:
@@ -86,26 +95,15 @@ async def _streamed(
         raise BrokenOff("broken off", "the stream ended inside the answer")
 
 
-async def _events(
-    response: aiohttp.ClientResponse, progress: Callable[[], None]
-) -> AsyncIterator[bytes]:
-    """Yield the data of each server-sent event, joined where it spans several lines."""
-    rest = b""
-    data: list[bytes] = []
-    async for block in response.content.iter_any():
-        progress()
-        *lines, rest = (rest + block).split(b"\n")
-        for line in lines:
-            line = line.rstrip(b"\r")
-            if line.startswith(b"data:"):
-                data.append(line[5:].strip())
-            elif not line and data:
-                yield b"\n".join(data)
-                data.clear()
-    if rest.startswith(b"data:"):
-        data.append(rest[5:].strip())
-    if data:
-        yield b"\n".join(data)
+async def _read_off(content: aiohttp.StreamReader) -> None:
+    """Read what the server sends after the last event, so that the connection can be kept. The
+    answer is whole by then: what fails here costs the connection alone."""
+    if content.at_eof():
+        return
+    with contextlib.suppress(*CONNECTION_FAULTS):
+        async with asyncio.timeout(READ_OFF_S):
+            while await content.readany():
+                pass
 
 
 def _decoded(data: bytes) -> Chunk:

@@ -7,12 +7,12 @@ import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import aiohttp
 
 from evalsuite.client.errors import ClientError, ServerLost
+from evalsuite.client.handover import Handover
 from evalsuite.client.pool import Pool
 from evalsuite.client.settings import ClientSettings, Counts, Prompt, Reply
 
@@ -65,12 +65,12 @@ class Client:
 
         Raises ClientError where nothing more can be asked of the server.
         """
-        replies: SimpleQueue[Reply | None] = SimpleQueue()
-        pool = Pool(self._session, self.settings, self.counts, replies.put)
+        handover = Handover(self._loop)
+        pool = Pool(self._session, self.settings, self.counts, handover.put)
         future = asyncio.run_coroutine_threadsafe(pool.ask(prompts), self._loop)
-        future.add_done_callback(lambda _: replies.put(None))
+        future.add_done_callback(lambda _: handover.end())
         try:
-            while (reply := replies.get()) is not None:
+            for reply in handover:
                 on_reply(reply)
         finally:
             future.cancel()

@@ -449,6 +449,31 @@ def test_concurrency_is_bounded_and_connections_are_kept() -> None:
     assert client.counts.requests == 120
 
 
+def test_a_connection_outlives_a_stream_whose_end_comes_after_its_last_event() -> None:
+    ports = set()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        ports.add(request.transport.get_extra_info("peername")[1])
+        return await stream(request, events(piece(" 4", "stop"), "[DONE]"), pause_s=0.01)
+
+    with served(app_of(handler)) as url:
+        replies, _ = ask(settings(url, concurrency=2), count=20)
+    assert {reply.text for reply in replies} == {" 4"}
+    assert len(ports) == 2
+
+
+def test_a_stream_that_never_ends_after_its_last_event_is_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("evalsuite.client.attempt.READ_OFF_S", 0.05)
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return await stream(request, events(piece(" 4", "stop"), "[DONE]"), pause_s=2.0)
+
+    assert first(handler).text == " 4"
+
+
 def test_an_interrupt_in_the_callers_thread_ends_the_requests() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         if (await request.json())["prompt"] == "Question 0":
