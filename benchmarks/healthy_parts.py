@@ -35,7 +35,7 @@ def alarms(run: RunView, other: RunView, ids: list[str]) -> list[str]:
     """The checks that fail for `run` over `ids`, held against `other` over the same items."""
     policy = policy_from(run.run.policy)
     part = restricted(run, ids)
-    reference = from_run(restricted(other, ids), ids, policy.equality.large)
+    reference = from_run(restricted(other, ids), ids, policy.equality)
     verdict = verdict_on(part, Chosen(reference=reference), policy)
     told = [finding for finding in verdict.reasons() if finding.check != "wall"]
     return sorted({f"{finding.check}: {finding.message}" for finding in told})

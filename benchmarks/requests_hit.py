@@ -48,7 +48,7 @@ def red(run: RunView, other: RunView, arm: str, share: float, count: int, seed: 
     part = restricted(run, ids)
     hit(part, arm, share, dice)
     policy = policy_from(run.run.policy)
-    reference = from_run(other, ids, policy.equality.large)
+    reference = from_run(other, ids, policy.equality)
     verdict = verdict_on(part, Chosen(reference=reference), policy)
     return sorted({finding.check for finding in verdict.reasons() if finding.check != "wall"})
 

@@ -71,7 +71,7 @@ def accept_baseline(
     kept = None if replace else old
     if kept is not None:
         _require_fit(run, kept, answers, folder)
-    added = accepted_run(run, policy.equality.large)
+    added = accepted_run(run, policy.equality)
     baseline = _grown(run, added, kept, old, _accept(added, kept, old, failing, why, who))
     rows = grown_answers(run, {} if kept is None else answers)
     write_baseline(path, baseline, rows)

@@ -39,6 +39,15 @@ class Shares(DiskStruct, frozen=True):
     different: int
 
 
+class Drifted(DiskStruct, frozen=True):
+    """Of `compared` answers `drifted` have a margin farther than `limit` from eager's, over the
+    tokens before the first that differs."""
+
+    limit: float
+    compared: int
+    drifted: int
+
+
 class Drafts(DiskStruct, frozen=True):
     """Verification steps with drafts, and in how many of them the draft at a position held."""
 
@@ -53,6 +62,7 @@ class ArmFigures(DiskStruct, frozen=True):
     outcomes: dict[str, int]
     shares: Shares | None
     drafts: Drafts | None
+    drifted: Drifted | None = None
 
 
 class AcceptedRun(DiskStruct, frozen=True):

@@ -16,7 +16,8 @@ from evalsuite.baseline_file import (
     digest_of,
 )
 from evalsuite.errors import UsageError
-from evalsuite.reference import drafts_of, routes_of, shares_of, times_of
+from evalsuite.policy import Equality
+from evalsuite.reference import drafts_of, drifted_of, routes_of, shares_of, times_of
 from evalsuite.runview import CODE, ArmView, RunView
 from evalsuite.scoring import OUTCOMES
 
@@ -45,8 +46,8 @@ def common_items(run: RunView, folder: Path) -> list[str]:
     return found
 
 
-def accepted_run(run: RunView, margin: float) -> AcceptedRun:
-    """Reduce a run to its figures; a divergence above `margin` is a large one."""
+def accepted_run(run: RunView, limits: Equality) -> AcceptedRun:
+    """Reduce a run to its figures; `limits` say what a large divergence and a drift are."""
     return AcceptedRun(
         digest=digest_of_run(run),
         created=run.run.created,
@@ -55,7 +56,7 @@ def accepted_run(run: RunView, margin: float) -> AcceptedRun:
         engine_version=run.run.engine.version,
         hardware=run.run.hardware,
         software=run.run.software,
-        arms={name: _figures(run, name, arm, margin) for name, arm in run.arms.items()},
+        arms={name: _figures(run, name, arm, limits) for name, arm in run.arms.items()},
     )
 
 
@@ -81,13 +82,14 @@ def grown_hardware(run: RunView, before: Mapping[str, HardwareClass]) -> dict[st
     return {**before, name: HardwareClass(routes=routes, runs=runs)}
 
 
-def _figures(run: RunView, name: str, arm: ArmView, margin: float) -> ArmFigures:
+def _figures(run: RunView, name: str, arm: ArmView, limits: Equality) -> ArmFigures:
     counts = {key: int((arm.outcome == code).sum()) for key, code in CODE.items()}
     return ArmFigures(
         accuracy=float(arm.correct.mean()),
         outcomes={key: count for key, count in counts.items() if count},
-        shares=shares_of(run, name, margin),
+        shares=shares_of(run, name, limits.large),
         drafts=drafts_of(run, name),
+        drifted=drifted_of(arm, limits.loose_drift),
     )
 
 

@@ -83,7 +83,7 @@ def compare_runs(a: Path, b: Path, *, policy: Path | None = None) -> Comparison:
     limits = policy_for(second.run, policy, b)
     whole = restricted(first, ids)
     _require_whole(whole, second, a)
-    reference = from_run(whole, ids, limits.equality.large)
+    reference = from_run(whole, ids, limits.equality)
     verdict = verdict_on(restricted(second, ids), Chosen(reference=reference), limits)
     # Report-only is about a suite's own baseline; who compares two runs wants to know.
     verdict = msgspec.structs.replace(verdict, report_only=False, exit_code=_exit_code(verdict))

@@ -121,13 +121,15 @@ class Equality(Section, frozen=True):
     `rounding_share` of the items may diverge by rounding, or have margins that drift by more than
     `drift`. Other types: a margin above `large` is a large one; shares are held against the
     baseline's at `fail_level`, rises below `least_rise` do not matter, and without a baseline a
-    large-margin share above `large_share` warns. There an answer's mean margin drifts where it
-    moves by more than `mean_drift`; a share of such answers that is `drift_share` or the
-    baseline's own is no sign."""
+    large-margin share above `large_share` warns. The share of answers with a margin farther than
+    `loose_drift` from eager's may exceed the baseline's by `drift_rise`; that of eager's answers
+    whose mean margin lies farther than `mean_drift` from the accepted one may be `drift_share`."""
 
     rounding: float = 1e-4
     rounding_share: float = 0.003
     drift: float = 1e-3
+    loose_drift: float = 0.1
+    drift_rise: float = 0.2
     mean_drift: float = 0.05
     drift_share: float = 0.03
     large: float = 1.0
@@ -136,11 +138,13 @@ class Equality(Section, frozen=True):
     fail_level: float = 0.01
 
     def __post_init__(self) -> None:
-        for name in ("rounding_share", "large_share", "least_rise", "fail_level", "drift_share"):
+        for name in ("rounding_share", "large_share", "least_rise", "fail_level"):
             _between(name, getattr(self, name), 0.0, 1.0)
         if not 0.0 < self.rounding <= self.large:
             raise ValueError("rounding must be above 0 and at most large")
-        for name in ("drift", "mean_drift"):
+        for name in ("drift_share", "drift_rise"):
+            _between(name, getattr(self, name), 0.0, 1.0)
+        for name in ("drift", "loose_drift", "mean_drift"):
             if not getattr(self, name) > 0.0:
                 raise ValueError(f"{name} must be above 0")
 

@@ -14,12 +14,14 @@ from evalsuite.baseline_file import (
     Baseline,
     Cell,
     Drafts,
+    Drifted,
     HardwareClass,
     HardwareRun,
     ItemAnswers,
     Shares,
 )
-from evalsuite.runview import ABSENT, CODE, Bools, Floats, Int8, Ints, RunView
+from evalsuite.policy import Equality
+from evalsuite.runview import ABSENT, CODE, ArmView, Bools, Floats, Int8, Ints, RunView
 from evalsuite.walls import arm_seconds, ratios_in
 
 Number = TypeVar("Number", np.int8, np.int32, np.float64)
@@ -46,6 +48,7 @@ class ReferenceArm:
     mean_margin: Floats | None = None
     drafted: Ints | None = None
     accepted: Ints | None = None
+    drifted: Drifted | None = None
 
     @property
     def correct(self) -> Int8:
@@ -88,10 +91,10 @@ def from_baseline(
     return Reference(path.stem, units, arms, known, baseline.hardware, *made)
 
 
-def from_run(view: RunView, ids: Sequence[str], margin: float) -> Reference:
+def from_run(view: RunView, ids: Sequence[str], limits: Equality) -> Reference:
     """Make a reference of the complete arms of a run, aligned to `ids`, all of which it holds.
 
-    `margin` is the margin above which a divergence is large.
+    `limits` say what a large divergence and a drift are.
     """
     index = {one: at for at, one in enumerate(view.ids)}
     columns = [index[one] for one in ids]
@@ -103,13 +106,14 @@ def from_run(view: RunView, ids: Sequence[str], margin: float) -> Reference:
             outcome=arm.outcome[:, columns],
             high=arm.flagged(True)[:, columns],
             low=arm.flagged(False)[:, columns],
-            shares=shares_of(view, name, margin),
+            shares=shares_of(view, name, limits.large),
             drafts=drafts_of(view, name),
             accuracy=float(arm.correct.mean()),
             texts=[[row[column] for column in columns] for row in arm.texts],
             mean_margin=known_values(arm.mean_margin[:, columns]),
             drafted=known_values(arm.drafted[:, columns]),
             accepted=known_values(arm.accepted[:, columns]),
+            drifted=drifted_of(arm, limits.loose_drift),
         )
     known = np.ones(len(columns), dtype=bool)
     hardware = {view.hardware_class: HardwareClass(routes=routes_of(view), runs=[times_of(view)])}
@@ -140,6 +144,13 @@ def drafts_of(view: RunView, name: str) -> Drafts | None:
     if evidence is None or not evidence.drafts or evidence.accepted_per_position is None:
         return None
     return Drafts(drafts=evidence.drafts, accepted=list(evidence.accepted_per_position))
+
+
+def drifted_of(arm: ArmView, limit: float) -> Drifted | None:
+    """Count the answers whose margins drift from eager's; None where none could be compared."""
+    compared = int((~np.isnan(arm.drift)).sum())
+    drifted = int((np.nan_to_num(arm.drift) > limit).sum())
+    return Drifted(limit=limit, compared=compared, drifted=drifted) if compared else None
 
 
 def routes_of(view: RunView) -> dict[str, dict[str, str]]:
@@ -186,6 +197,16 @@ def pooled_shares(parts: Sequence[Shares | None]) -> Shares | None:
     return Shares(margin=known[-1].margin, **sums)
 
 
+def pooled_drifted(parts: Sequence[Drifted | None]) -> Drifted | None:
+    """Add up drifts over runs that have the limit of the last; None where none tells."""
+    known = [part for part in parts if part is not None]
+    known = [part for part in known if part.limit == known[-1].limit]
+    if not known:
+        return None
+    compared, drifted = sum(p.compared for p in known), sum(p.drifted for p in known)
+    return Drifted(limit=known[-1].limit, compared=compared, drifted=drifted)
+
+
 def known_values(values: npt.NDArray[Number]) -> npt.NDArray[Number] | None:
     """Return `values`, or None where none of them is known (all NaN, or all negative)."""
     known = values >= 0 if np.issubdtype(values.dtype, np.integer) else ~np.isnan(values)
@@ -227,4 +248,5 @@ def _baseline_arm(
         mean_margin=known_values(taken(lambda cell: cell.margin, np.float64)),
         drafted=counts(lambda cell: cell.drafted),
         accepted=counts(lambda cell: cell.accepted),
+        drifted=pooled_drifted([one.drifted for one in figures]),
     )

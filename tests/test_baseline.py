@@ -209,7 +209,7 @@ def test_show_needs_one_baseline(root):
 
 def test_collapse_rule_of_the_runner(factory, tmp_path):
     view = load_run(factory.make(tmp_path / "a"))
-    stop = collapse_rule(from_run(view, view.ids, 1.0), Policy())
+    stop = collapse_rule(from_run(view, view.ids, Policy().equality), Policy())
     folder = tmp_path / "a"
     change_records(folder, "mtp2", wrong_text)
     from evalsuite.storage import read_records

@@ -28,9 +28,8 @@ def equality(run: RunView, reference: Reference | None, policy: Policy) -> list[
         return drifted or [Finding(check=CHECK, status="skipped", arm=None, message=message)]
     found = list(_partly_told(run))
     for arm in others:
-        found += list(_beside_eager(run, arm, reference, policy)) or against_eager(
-            run, arm, reference, policy
-        )
+        parted = list(_beside_eager(run, arm, reference, policy))
+        found += parted or against_eager(run, arm, reference, policy)
     found += drifted
     return found or [_passed(run, reference, policy)]
 

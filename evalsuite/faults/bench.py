@@ -184,7 +184,7 @@ class Healthy:
         succession keeps it below 1, at which a single wrong answer would be impossible.
         """
         view = self.view(arms, len(ids))
-        found = from_run(view, ids, self._bench.policy.equality.large)
+        found = from_run(view, ids, self._bench.policy.equality)
         known = {
             name: replace(arm, accuracy=_succession(view.arms[name].correct))
             for name, arm in found.arms.items()

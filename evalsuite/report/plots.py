@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from evalsuite.checks.acceptance import allowed_distance
-from evalsuite.checks.equality import EXACT_DTYPES
+from evalsuite.checks.drift import EXACT_DTYPES
 from evalsuite.report.source import Source
 from evalsuite.report.svg import (
     ARM,

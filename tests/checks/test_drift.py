@@ -133,13 +133,14 @@ def test_margins_lost_from_a_whole_arm(bench):
     assert (finding.status, finding.evidence) == ("missing", "margins")
 
 
-@pytest.mark.parametrize(("every", "red"), [(50, False), (5, True)])
-def test_mean_margins_beside_eagers_in_bfloat16(noisy, every, red):
-    """Margins jump where rounding chooses other keys: a few answers of 300 are no fault."""
-    shift(noisy, "mtp3", 0.4, every=every)
+@pytest.mark.parametrize(("every", "red"), [(6, False), (4, True)])
+def test_more_drift_from_eager_than_in_the_baseline(noisy, every, red):
+    """Margins jump where rounding chooses other keys: some answers of 300 are no fault."""
+    shift(noisy, "mtp3", 0.15, every=every)
     found = reasons(judge(noisy.run, noisy.baseline), "equality")
     assert [f.arm for f in found] == ["mtp3"] * red
-    assert all("mean margins of" in f.message and "from eager's" in f.message for f in found)
+    assert all("more than 0.1 from eager's" in f.message for f in found)
+    assert not reasons(judge(noisy.run, "none"), "equality")
 
 
 @pytest.mark.parametrize(("every", "red"), [(50, False), (5, True)])
@@ -148,7 +149,7 @@ def test_mean_margins_beside_the_accepted_in_bfloat16(noisy, every, red):
         shift(noisy, arm.name, 0.4, every=every)
     found = reasons(judge(noisy.run, noisy.baseline), "equality")
     assert [f.arm for f in found] == ["eager"] * red
-    assert all("from the accepted" in f.message for f in found)
+    assert all("from the accepted ones" in f.message for f in found)
 
 
 def test_drafts_of_the_same_answer_counted_otherwise(bench):

@@ -39,7 +39,7 @@ class Case:
     def placed(self) -> Localisation:
         policy = Policy()
         run = load_run(self.run)
-        reference = from_run(load_run(self.healthy), run.ids, policy.equality.large)
+        reference = from_run(load_run(self.healthy), run.ids, policy.equality)
         verdict = verdict_on(run, Chosen(reference=reference), policy)
         assert verdict.verdict == "fail"
         return localise(run, reference, verdict)
