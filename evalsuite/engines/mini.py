@@ -26,6 +26,8 @@ from evalsuite.mini.weights import fuse
 from evalsuite.records import Evidence, Settings
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+# On a CPU the seven arms together answer fastest at 16, the largest number at once at which
+# speculation still pays in all of them (benchmarks/results/engine-cpu.md).
 DEFAULT_CONCURRENCY = {"cpu": 16, "cuda": 128}
 DEFAULT_BUDGET = {"cpu": 512, "cuda": 8192}
 SESSION_OPTIONS = frozenset(
