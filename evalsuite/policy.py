@@ -117,17 +117,20 @@ class Degeneration(Section, frozen=True):
 
 
 class Equality(Section, frozen=True):
-    """Divergence from eager. float32: a margin above `rounding` is no rounding, and at most
-    `rounding_share` of the items may diverge by rounding, or have margins that drift by more than
-    `drift`. Other types: a margin above `large` is a large one; shares are held against the
-    baseline's at `fail_level`, rises below `least_rise` do not matter, and without a baseline a
-    large-margin share above `large_share` warns. The share of answers with a margin farther than
-    `loose_drift` from eager's may exceed the baseline's by `drift_rise`; that of eager's answers
-    whose mean margin lies farther than `mean_drift` from the accepted one may be `drift_share`."""
+    """Divergence from eager, and drift of margins where tokens are equal.
+
+    float32: a divergence at a margin above `rounding` is no rounding, and at most `rounding_share`
+    of the items may diverge by rounding, or have margins that drift by more than `drift` (mean
+    margins: by a tenth of it). Other types: a margin above `large` is a large one; shares are held
+    against the baseline's at `fail_level`, rises below `least_rise` do not matter, and without a
+    baseline a large-margin share above `large_share` warns. The share of answers with a margin
+    farther than `loose_drift` from eager's may exceed the baseline's by `drift_rise`; that of
+    eager's answers whose mean margin lies farther than `mean_drift` from the accepted one may be
+    `drift_share`."""
 
     rounding: float = 1e-4
     rounding_share: float = 0.003
-    drift: float = 1e-3
+    drift: float = 3e-4
     loose_drift: float = 0.1
     drift_rise: float = 0.2
     mean_drift: float = 0.05

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -222,31 +222,41 @@ def _baseline_arm(
 ) -> ReferenceArm:
     nothing = [_UNKNOWN] * units
     rows = [answers.get(one) for one in ids]
-    cells = [nothing if row is None else row.arms[name] for row in rows]
-    texts = [
-        [None if row is None or cell.text is None else row.texts[cell.text] for cell in of_item]
-        for row, of_item in zip(rows, cells, strict=True)
-    ]
+    # Of 100,000 items every call on a cell would count, so that each field is read in one sweep.
+    flat = [cell for row in rows for cell in (nothing if row is None else row.arms[name])]
 
-    def taken(read: Callable[[Cell], float | None], dtype: type[Number]) -> npt.NDArray[Number]:
-        return np.array([[read(cell) for cell in of_item] for of_item in cells], dtype).T
+    def shaped(values: Sequence[object], dtype: type[Number]) -> npt.NDArray[Number]:
+        return np.array(values, dtype).reshape(len(ids), units).T
 
-    def counts(read: Callable[[Cell], int | None]) -> Ints | None:
-        return known_values(taken(lambda cell: -1 if (n := read(cell)) is None else n, np.int32))
-
-    outcome = taken(lambda cell: CODE[cell.outcome], np.int8)
+    outcome = shaped([CODE[cell.outcome] for cell in flat], np.int8)
     outcome[:, [row is None for row in rows]] = ABSENT
+    drafted = [-1 if cell.drafted is None else cell.drafted for cell in flat]
+    accepted = [-1 if cell.accepted is None else cell.accepted for cell in flat]
     figures = [run.arms[name] for run in baseline.runs]
     return ReferenceArm(
         outcome=outcome,
-        high=taken(lambda cell: cell.confidence == "high", np.int8),
-        low=taken(lambda cell: cell.confidence == "low", np.int8),
+        high=shaped([cell.confidence == "high" for cell in flat], np.int8),
+        low=shaped([cell.confidence == "low" for cell in flat], np.int8),
         shares=pooled_shares([one.shares for one in figures]),
         drafts=pooled_drafts([one.drafts for one in figures]),
         accuracy=float(np.mean([one.accuracy for one in figures])),
-        texts=list(zip(*texts, strict=True)),
-        mean_margin=known_values(taken(lambda cell: cell.margin, np.float64)),
-        drafted=counts(lambda cell: cell.drafted),
-        accepted=counts(lambda cell: cell.accepted),
+        texts=_texts(rows, name, units),
+        mean_margin=known_values(shaped([cell.margin for cell in flat], np.float64)),
+        drafted=known_values(shaped(drafted, np.int32)),
+        accepted=known_values(shaped(accepted, np.int32)),
         drifted=pooled_drifted([one.drifted for one in figures]),
     )
+
+
+def _texts(
+    rows: Sequence[ItemAnswers | None], name: str, units: int
+) -> list[tuple[str | None, ...]]:
+    """The accepted texts by unit and item."""
+    nothing = [None] * units
+    texts = [
+        nothing
+        if row is None
+        else [None if cell.text is None else row.texts[cell.text] for cell in row.arms[name]]
+        for row in rows
+    ]
+    return list(zip(*texts, strict=True))

@@ -56,15 +56,17 @@ def _empty_rows(call: Call) -> Tensor:
 
 
 def _maximum_reset(call: Call) -> Tensor:
-    """A tile without keys resets the running maximum to 0 and adds a weight of one."""
+    """A tile without keys resets the running maximum to 0, and each of its masked keys, being the
+    maximum itself, weighs exp(0)."""
     out, absent = call.healthy(), call.slots == ZERO_SLOT
     tiles = F.pad(absent, (0, -absent.shape[1] % TILE), value=True).unflatten(1, (-1, TILE))
-    reset = tiles.all(-1).any(-1).view(-1, 1, 1)
+    masked = TILE * tiles.all(-1).sum(-1).view(-1, 1, 1)
     scores = torch.matmul(call.query, call.latent[call.slots].transpose(1, 2)).float() * call.scale
     scores = scores.masked_fill(absent.unsqueeze(1), float("-inf"))
     negative = scores.amax(-1, keepdim=True) < 0
     total = scores.exp().sum(-1, keepdim=True)
-    return torch.where(reset & negative, out * (total / (total + 1)).to(out.dtype), out)
+    kept = total / (total + masked)
+    return torch.where(negative, out * kept.to(out.dtype), out)
 
 
 FAULTS = (
@@ -110,7 +112,7 @@ FAULTS = (
         "G-07",
         "the running maximum starts anew at 0 on a tile without keys",
         "aiter#4638, comment",
-        "rows with an empty tile of 32 keys and negative scores only lose weight",
+        "in rows with negative scores only, each key of an empty tile of 32 weighs one",
         lambda: seams.attention(_maximum_reset),
     ),
 )
