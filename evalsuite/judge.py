@@ -17,6 +17,7 @@ from evalsuite.baseline_choice import Chosen, choose, matched
 from evalsuite.checks import CHECKS, Finding
 from evalsuite.checks.accuracy import decide, power_statement_of
 from evalsuite.errors import DamagedRun, UsageError
+from evalsuite.localise import localise
 from evalsuite.policy import Policy, policy_for
 from evalsuite.reference import Reference
 from evalsuite.runload import load_run
@@ -120,6 +121,7 @@ def verdict_on(run: RunView, chosen: Chosen, policy: Policy) -> Verdict:
         power=power,
         advisories=chosen.advisories(run),
         policy=policy,
+        localisation=localise(run, reference, findings, policy),
     )
 
 

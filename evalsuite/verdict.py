@@ -10,6 +10,7 @@ import numpy as np
 
 from evalsuite.checks import Finding, Status, worst
 from evalsuite.errors import EXIT_FAIL, EXIT_INCOMPLETE, EXIT_PASS
+from evalsuite.localise import Localisation
 from evalsuite.policy import Policy
 from evalsuite.records import DiskStruct
 from evalsuite.reference import Reference
@@ -93,7 +94,8 @@ class Advisory(DiskStruct, frozen=True):
 
 
 class Verdict(DiskStruct, frozen=True):
-    """All checks joined. `checks` has the gravest status of each; `exit_code` is 0, 1 or 3."""
+    """All checks joined. `checks` has the gravest status of each; `exit_code` is 0, 1 or 3.
+    `localisation` says where a failed run is likely to go wrong."""
 
     schema: int
     verdict: Word
@@ -118,6 +120,7 @@ class Verdict(DiskStruct, frozen=True):
     power: Power | None
     advisories: list[Advisory]
     policy: Policy
+    localisation: Localisation | None = None
 
     def reasons(self) -> list[Finding]:
         """Return what the verdict rests on: findings that fail, gravest check first."""

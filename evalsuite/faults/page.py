@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from evalsuite.faults.confusion import confusion, placed
 from evalsuite.faults.fault import FAMILIES
-from evalsuite.faults.tables import placed, reason, summary, word
+from evalsuite.faults.tables import reason, summary, word
 from evalsuite.report.html import render_page
 
 STATUS = {
@@ -27,7 +28,6 @@ def render(proof: dict[str, Any]) -> str:
         }
         for row in proof["faults"]
     ]
-    right, of = placed(proof)
     good = all(row["as_expected"] for row in proof["faults"])
     return render_page(
         "prove.html",
@@ -35,7 +35,7 @@ def render(proof: dict[str, Any]) -> str:
         rows=rows,
         families=FAMILIES,
         summary=summary(proof),
-        right=right,
-        of=of,
+        placed=placed(proof),
+        confusion=confusion(proof),
         word="pass" if good else "fail",
     )

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from evalsuite.errors import UsageError
+from evalsuite.faults.confusion import as_lines
 from evalsuite.faults.fault import FAMILIES
 from evalsuite.report.text import markdown
 from evalsuite.show import table_of
@@ -94,12 +95,6 @@ def summary(proof: Proof) -> str:
     return f"{told}; {proof['false_alarms']} false alarms in {len(runs)} healthy runs"
 
 
-def placed(proof: Proof) -> tuple[int, int]:
-    """How often the likely family was right, of the faults that were caught."""
-    caught = [row for row in proof["faults"] if row["caught"] and row["likely_family"]]
-    return sum(row["likely_family"] == row["family"] for row in caught), len(caught)
-
-
 def terminal(proof: Proof) -> list[RenderableType]:
     """What `prove` shows."""
     rows = [
@@ -123,7 +118,6 @@ def as_markdown(proof: Proof) -> str:
     """The page for `benchmarks/results`."""
     machine = proof["machine"]
     hardware = machine["hardware"]
-    right, of = placed(proof)
     lines = [
         "# Injected faults and healthy runs",
         "",
@@ -133,8 +127,6 @@ def as_markdown(proof: Proof) -> str:
         f"{machine['items']}, and ends when the gate is red. Each fault is held against a healthy "
         "run of the same machine.",
         "",
-        f"From the failed run alone the right family was named for {right} of {of} faults.",
-        "",
         *_absent(proof),
     ]
     for letter, name in FAMILIES.items():
@@ -142,6 +134,7 @@ def as_markdown(proof: Proof) -> str:
         if rows:
             lines += _family(letter, name, rows)
     lines += _healthy(proof)
+    lines += as_lines(proof)
     return "\n".join(lines) + "\n"
 
 

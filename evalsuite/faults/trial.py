@@ -12,7 +12,7 @@ from evalsuite.checks import Finding
 from evalsuite.errors import EvalsuiteError
 from evalsuite.faults.bench import Bench, judged
 from evalsuite.faults.fault import Fault
-from evalsuite.localise import Localisation, localise
+from evalsuite.localise import Localisation
 from evalsuite.report.headline import reasons_of
 from evalsuite.runview import ABSENT, RunView
 from evalsuite.verdict import Verdict
@@ -68,6 +68,7 @@ class Trial:
             "blind": fault.blind,
             "problem": self.problem,
             "likely_family": None if self.place is None else self.place.family,
+            "otherwise": [] if self.place is None else list(self.place.otherwise),
             "localisation": None if self.place is None else self.place.sentence,
             "figures": self.figures,
             "healthy": self.healthy,
@@ -117,7 +118,7 @@ def _tried(bench: Bench, fault: Fault, folder: Path, begun: float) -> Trial:
         says=_says(verdict, fault.checks),
         figures=_figures(view),
         healthy=_figures(whole),
-        place=localise(view, reference, verdict) if checks else None,
+        place=verdict.localisation if checks else None,
     )
 
 

@@ -13,9 +13,10 @@ from click.testing import CliRunner
 from evalsuite.cli import main
 from evalsuite.errors import UsageError
 from evalsuite.faults.catalogue import FAULTS
+from evalsuite.faults.confusion import confusion, placed
 from evalsuite.faults.healthy import HealthyRun, variations
 from evalsuite.faults.prove import Proof
-from evalsuite.faults.tables import as_markdown, joined, placed, summary, terminal, write
+from evalsuite.faults.tables import as_markdown, joined, summary, terminal, write
 from evalsuite.faults.trial import Trial
 from evalsuite.localise import Localisation
 
@@ -30,6 +31,17 @@ MACHINE = {
 }
 
 
+def _placed(family: str) -> Localisation:
+    return Localisation(
+        family=family,
+        reason="only widths 2 are wrong",
+        otherwise=["D"],
+        places=[],
+        patterns=[],
+        untold=[],
+    )
+
+
 def trial(name: str, *checks: str, family: str = "A", problem: str | None = None) -> Trial:
     fault = FAULTS[name]
     return Trial(
@@ -42,7 +54,7 @@ def trial(name: str, *checks: str, family: str = "A", problem: str | None = None
         says="route: verify rows went to <rope_576> | other" if checks else "",
         figures={},
         healthy={},
-        place=Localisation(family, "only widths 2 are wrong", ()) if checks else None,
+        place=_placed(family) if checks else None,
         problem=problem,
     )
 
@@ -91,7 +103,14 @@ def test_one_false_alarm_in_ten_is_borne_and_two_are_not(proof: Proof) -> None:
 
 
 def test_how_often_the_family_was_right(proof: Proof) -> None:
-    assert placed(proof.as_json()) == (1, 2)
+    told = proof.as_json()
+    assert placed(told) == (
+        "From the failed run alone the right family was named for 1 of 2 caught faults, first or "
+        "as the one that fits next for 2"
+    )
+    assert confusion(told)[0][1]["A"] == ["A-01"] and confusion(told)[1][1]["A"] == ["D-07"]
+    page = as_markdown(told)
+    assert "| A | 1 |" in page and "| D | 1 |" in page and "Named otherwise: D-07 as A." in page
 
 
 class Tags(html.parser.HTMLParser):
