@@ -6,7 +6,7 @@ and the verdict names them.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from evalsuite.client import Style
 from evalsuite.engines.serving.dialect import Fetch, LogView, Observed, Target
@@ -73,20 +73,4 @@ class OpenAI:
         )
 
 
-def open_engine(
-    *,
-    model: str | None,
-    dtype: str | None,
-    device: str | None,
-    concurrency: int | None,
-    options: dict[str, Any],
-) -> ServedEngine:
-    """Open an engine over running endpoints; see `ServingOptions` for the options.
-
-    Raises UsageError for a `device`, which is the server's own business, and for bad options.
-    """
-    if device is not None:
-        raise UsageError("is the server's own business", field="engine.device")
-    return ServedEngine(
-        OpenAI(), model=model, dtype=dtype, concurrency=concurrency, options=options
-    )
+open_engine = partial(ServedEngine, OpenAI())

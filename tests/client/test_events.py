@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +21,7 @@ def test_the_blocks_make_no_difference(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(STREAM)]
     events = Events()
     found = []
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         if not events.ended:
             found += events.feed(STREAM[start:end])
     assert found == DATA and events.ended

@@ -348,6 +348,12 @@ def test_the_engine_openai_starts_nothing() -> None:
         engine.describe()
 
 
+@pytest.mark.parametrize("kind", ["vllm", "sglang", "openai"])
+def test_a_server_finds_its_device_by_itself(kind: str) -> None:
+    with pytest.raises(UsageError, match=f"engine.device: .*{kind} finds its device by itself"):
+        open_engine(EngineConfig(kind=kind, model="m", device="cuda"))
+
+
 def test_prompts_as_token_ids(gsm_mini_task: HarnessTask, tmp_path: Path) -> None:
     from evalsuite.paths import EMBEDDED_MODEL
 

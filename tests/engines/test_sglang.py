@@ -17,7 +17,8 @@ from evalsuite.engines.serving.dialect import Target, Told
 from evalsuite.engines.serving.options import read_options
 from evalsuite.engines.sglang.dialect import Sglang, accepted, read_back
 from evalsuite.errors import UsageError
-from evalsuite.harness import HarnessTask
+from evalsuite.harness import HarnessTask, load_task
+from evalsuite.protocol import Chat
 from evalsuite.storage import read_evidence, read_records
 from evalsuite.suite import EngineConfig, Suite
 
@@ -101,7 +102,13 @@ def sglang_app(**changes: Any) -> web.Application:
     async def metrics(request: web.Request) -> web.Response:
         return web.Response(text=(DATA / "metrics.txt").read_text())
 
-    return app_of(generate, generate=generate, get_server_info=page, metrics=metrics)
+    async def chat(request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        assert body["return_meta_info"] and body["logprobs"] and body["top_logprobs"] == 2
+        return web.Response(body=(DATA / "chat.json").read_bytes())
+
+    pages = {"get_server_info": page, "metrics": metrics}
+    return app_of(generate, chat=chat, generate=generate, **pages)
 
 
 def run_sglang(task: HarnessTask, folder: Path, **changes: Any) -> None:
@@ -133,6 +140,29 @@ def test_a_run_over_recorded_answers(gsm_mini_task: HarnessTask, tmp_path: Path)
     assert evidence.engine_version == "0.5.9"
     found = [f.message for f in verdict(tmp_path / "run").findings if f.check == "route"]
     assert not any("fail" in message for message in found)
+
+
+def test_a_chat_over_recorded_answers(tmp_path: Path) -> None:
+    """By chat its answers tell their drafts where they are asked to, and not in pieces."""
+    chat = Chat()
+    asked = {"stream": False, "extra": {"return_meta_info": True}}
+    with served(sglang_app()) as url:
+        suite = Suite(
+            name="sglang",
+            engine=EngineConfig(kind="sglang", options={"url": url, "tensor_parallel": 4, **asked}),
+            task="gsm_mini",
+            arms=("mtp3",),
+            chat=chat,
+            unavailable=("route.graph_replays", "route.eager_decode_steps", "route.steps_by_kind"),
+        )
+        done = run(suite, load_task("gsm_mini", chat=chat), tmp_path / "run", items=8)
+    assert done.failed == {}
+    record = read_records(tmp_path / "run", "mtp3")[0]
+    assert (record.text, record.finish_reason, record.output_tokens) == (" #### 4", "stop", 2)
+    assert record.margins == pytest.approx([2.0, 0.25])
+    assert (record.drafted, record.accepted) == (3, 1)
+    evidence = read_evidence(tmp_path / "run", "mtp3")
+    assert (evidence.drafts, evidence.accepted_per_position) == (8, [8, 0, 0])
 
 
 @pytest.mark.parametrize(

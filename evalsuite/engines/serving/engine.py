@@ -33,7 +33,10 @@ EXAMPLES = 16
 
 
 class ServedEngine:
-    """Serves the arms of a run; see `Engine`."""
+    """Serves the arms of a run; see `Engine`, and `ServingOptions` for the options.
+
+    Raises UsageError for a `device`, which servers find by themselves, and for bad options.
+    """
 
     def __init__(
         self,
@@ -41,9 +44,13 @@ class ServedEngine:
         *,
         model: str | None,
         dtype: str | None,
+        device: str | None,
         concurrency: int | None,
         options: dict[str, Any],
     ) -> None:
+        if device is not None:
+            told = f"a server of engine {dialect.name} finds its device by itself"
+            raise UsageError(told, field="engine.device")
         self._dialect = dialect
         self._model = os.path.abspath(model) if model and Path(model).is_dir() else model
         self._dtype = dtype
