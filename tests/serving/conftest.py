@@ -2,95 +2,101 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engines"))
+sys.path.insert(0, str(Path(__file__).parent / "plugin"))
 
-import torch
-from live import ENVIRONMENT, PYTHON, WITHOUT_ROTARY_KERNEL, Live, start
-from tokenizers import Tokenizer
+from fleet import KEY, Fleet, planned
+from live import KEY_VARIABLE, PYTHON, Live
 
-from evalsuite.paths import EMBEDDED_MODEL, PACKAGE, ROOT
-from evalsuite.train.dsv3 import FILE, architecture
-from evalsuite.train.export import export_folder
-from evalsuite.train.parameters import initial_parameters
+from evalsuite.harness import HarnessTask, load_task
+from evalsuite.paths import ROOT
 
-TRAINED = PACKAGE / "models" / "dsv3_mini"
+HERE = Path(__file__).parent
+SERVERS = ("eager_server", "faulty_server", "smollm2_eager", "smollm2_graph", "smollm2_ngram")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents:
+        if HERE in item.path.parents:
             item.add_marker(pytest.mark.vllm)
             item.add_marker(pytest.mark.timeout(3600))
             if not PYTHON.exists():
                 item.add_marker(pytest.mark.skip(reason=".venv-vllm is missing: make test-vllm"))
 
 
-@pytest.fixture(scope="session")
-def trained() -> bool:
-    """Whether the trained miniature is there; its tests of accuracy need it."""
-    return (TRAINED / "model.safetensors").exists()
+@pytest.fixture(scope="session", autouse=True)
+def fleet(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    """The servers that the tests of this session ask; they start while the first tests run.
 
-
-@pytest.fixture(scope="session")
-def dsv3(trained: bool, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The miniature in DeepSeek-V3's format; with random weights where it was not trained."""
-    if trained:
-        return str(TRAINED)
-    folder = tmp_path_factory.mktemp("model") / "dsv3_random"
-    raw: dict[str, Any] = json.loads(FILE.read_text())
-    built = architecture(raw, str(FILE))
-    params = initial_parameters(built.specs, 3, torch.device("cpu"))
-    tokenizer = Tokenizer.from_file(str(EMBEDDED_MODEL / "tokenizer.json"))
-    export_folder(params, built, raw, tokenizer, folder)
-    return str(folder)
-
-
-@pytest.fixture(scope="session")
-def eager_server(dsv3: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """One server in eager mode without speculation, for all tests that only ask one."""
-    log = tmp_path_factory.mktemp("server") / "engine.log"
-    server = start(dsv3, log, "--enforce-eager", *shlex.split(WITHOUT_ROTARY_KERNEL))
-    yield server
-    server.stop()
-
-
-@pytest.fixture(scope="session")
-def smollm2(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """SmolLM2-135M-Instruct as a folder that vLLM serves; EVALSUITE_SMOLLM2 names a ready one."""
+    EVALSUITE_SMOLLM2 names a ready folder of SmolLM2.
+    """
+    named = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    if gsm8k_folder() is None:
+        named -= {name for name in SERVERS if name.startswith("smollm2")}
     ready = os.environ.get("EVALSUITE_SMOLLM2")
-    if ready:
-        return ready
-    folder = tmp_path_factory.mktemp("model") / "smollm2"
-    script = Path(__file__).parent / "convert_smollm2.py"
-    done = subprocess.run(
-        [str(PYTHON), str(script), str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **ENVIRONMENT},
-    )
-    if done.returncode:
-        pytest.skip(f"SmolLM2 could not be made: {done.stderr.strip().splitlines()[-1]}")
-    return str(folder)
+    servers = planned(tmp_path_factory.mktemp("servers"), named, ready)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(KEY_VARIABLE, KEY)
+        yield servers
+    servers.close()
+
+
+@pytest.fixture(scope="session")
+def eager_server(fleet: Fleet) -> Live:
+    """The miniature, eager, without speculation; it wants a key and bounds its queue."""
+    return fleet["eager_server"]
+
+
+@pytest.fixture(scope="session")
+def faulty_server(fleet: Fleet) -> Live:
+    """The miniature, eager, with five drafts, and with the plug-in that breaks it by order."""
+    return fleet["faulty_server"]
+
+
+@pytest.fixture(scope="session")
+def smollm2_eager(fleet: Fleet, gsm8k_dir: Path) -> Live:
+    """SmolLM2, eager."""
+    return fleet["smollm2_eager"]
+
+
+@pytest.fixture(scope="session")
+def smollm2_graph(fleet: Fleet, gsm8k_dir: Path) -> Live:
+    """SmolLM2, compiled."""
+    return fleet["smollm2_graph"]
+
+
+@pytest.fixture(scope="session")
+def smollm2_ngram(fleet: Fleet, gsm8k_dir: Path) -> Live:
+    """SmolLM2, eager, with three drafts taken from the prompt."""
+    return fleet["smollm2_ngram"]
+
+
+def gsm8k_folder() -> Path | None:
+    """Return the folder with real GSM8K, None where there is none."""
+    named = os.environ.get("EVALSUITE_GSM8K_DIR")
+    folder = Path(named) if named else ROOT.parent / "shared" / "data" / "gsm8k"
+    return folder if (folder / "test.jsonl").exists() else None
 
 
 @pytest.fixture(scope="session")
 def gsm8k_dir() -> Path:
     """The folder with real GSM8K; without it the tests that need it skip."""
-    named = os.environ.get("EVALSUITE_GSM8K_DIR")
-    folder = Path(named) if named else ROOT.parent / "shared" / "data" / "gsm8k"
-    if not (folder / "test.jsonl").exists():
-        pytest.skip(f"no GSM8K in {folder}; EVALSUITE_GSM8K_DIR names it")
+    folder = gsm8k_folder()
+    if folder is None:
+        pytest.skip("no GSM8K in ../shared/data/gsm8k; EVALSUITE_GSM8K_DIR names it")
     return folder
+
+
+@pytest.fixture(scope="session")
+def short_task() -> HarnessTask:
+    """The word problems with answers cut short, for tests that ask how and not whether."""
+    return load_task("gsm_mini", max_tokens=64)

@@ -1,17 +1,19 @@
-"""Suites, servers and runs over real vLLM."""
+"""Servers of real vLLM on the CPU, and suites over them."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from served import run, verdict
+import psutil
 
-from evalsuite.client import Client, ClientSettings, ServerLost
+from evalsuite.client import Client, ClientSettings
 from evalsuite.engines.serving.process import ServerProcess, free_port
-from evalsuite.paths import ROOT
+from evalsuite.engines.serving.starting import readiness
+from evalsuite.paths import PACKAGE, ROOT
 from evalsuite.suite import EngineConfig, Suite
 
 PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
@@ -20,37 +22,117 @@ ENVIRONMENT = {
     "VLLM_TARGET_DEVICE": "cpu",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_SERVER_DEV_MODE": "1",
+    "VLLM_LOG_STATS_INTERVAL": "1",
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     # One worker may use whichever core is free.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }
 ARGS = ["--max-model-len", "1024", "--max-num-seqs", "16"]
-# The CPU's own rotary kernel in vLLM 0.32, which runs where nothing is compiled, turns queries of
-# three dimensions wrongly: eager answers of a model with MLA are nonsense.
-WITHOUT_ROTARY_KERNEL = '--compilation-config \'{"custom_ops": ["all", "-rotary_embedding"]}\''
-UNAVAILABLE = (
-    "route.steps_by_kind",
-    "route.graph_replays",
-    "route.eager_decode_steps",
-)
+START_LIMIT_S = 1500.0
+KEY_VARIABLE = "GATE_TEST_KEY"
+DSV3 = str(PACKAGE / "models" / "dsv3_mini")
+UNAVAILABLE = ("route.steps_by_kind", "route.graph_replays", "route.eager_decode_steps")
 
 
-def suite_of(*arms: str, model: str | None, concurrency: int = 16, **options: Any) -> Suite:
-    """A suite that starts vLLM for each arm. On a CPU `graph` is compiled, without graphs."""
-    started: dict[str, Any] = {
-        "command": COMMAND,
-        "args": ARGS,
-        "env": ENVIRONMENT,
-        "graph_mode": "NONE",
-        "graph_metrics": False,
-        "arm_args": {"eager": WITHOUT_ROTARY_KERNEL},
-        "start_timeout_s": 1500.0,
-    }
-    given = options if {"url", "urls"} & options.keys() else {**started, **options}
-    given = {"graph_mode": "NONE", "graph_metrics": False, **given}
+def mtp(k: int) -> list[str]:
+    """Return the words that ask a server for k drafts by the model's own MTP layer."""
+    return ["--speculative-config", f'{{"method": "mtp", "num_speculative_tokens": {k}}}']
+
+
+@dataclass
+class Live:
+    """A server of `model` that was started beside the runs which ask it."""
+
+    model: str
+    log: Path
+    flags: list[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    key: str | None = None
+    port: int = field(default_factory=free_port)
+    process: ServerProcess | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> Live:
+        """Start it and wait until it answers."""
+        words = ["--model", self.model, "--port", str(self.port), "--host", "127.0.0.1"]
+        if self.key is not None:
+            words += ["--api-key", self.key]
+        self.process = ServerProcess(
+            [*COMMAND, *words, *self.flags],
+            self.log,
+            environment={**os.environ, **ENVIRONMENT, **self.environment},
+            folder=None,
+            grace_s=20.0,
+        )
+        probe = Client(ClientSettings(self.url, self.model, api_key=self.key))
+        try:
+            self.process.wait_until(readiness(probe, self.url), START_LIMIT_S)
+        except BaseException:
+            self.process.stop()
+            raise
+        finally:
+            probe.close()
+        return self
+
+    def stop(self) -> None:
+        """End it."""
+        if self.process is not None:
+            self.process.stop()
+
+
+def processes(log: Path) -> list[psutil.Process]:
+    """Return the processes of the server that writes `log`, its engine included."""
+    guards = [
+        child
+        for child in psutil.Process().children(recursive=True)
+        if str(log) in _words(child) and "serving.guard" in _words(child)
+    ]
+    return [one for guard in guards for one in guard.children(recursive=True)]
+
+
+def _words(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def started(*arms: str, model: str = DSV3, concurrency: int = 16, **options: Any) -> Suite:
+    """Return a suite that starts vLLM for each arm."""
+    own = {"command": COMMAND, "args": ARGS, "env": ENVIRONMENT, "start_timeout_s": START_LIMIT_S}
+    return _suite(arms, model, concurrency, {**own, **options})
+
+
+def attached(*arms: str, to: Live, concurrency: int = 16, **options: Any) -> Suite:
+    """Return a suite whose arms ask a running server."""
+    return _suite(arms, to.model, concurrency, {**_reached(to), "log": str(to.log), **options})
+
+
+def endpoint(to: Live, **options: Any) -> Suite:
+    """Return a suite that asks a running server as any client of OpenAI's interface would."""
     return Suite(
-        name="dsv3-mini-vllm-test",
+        name="endpoint",
+        engine=EngineConfig(kind="openai", concurrency=16, options={**_reached(to), **options}),
+        task="gsm_mini",
+        arms=("eager",),
+        unavailable=("route", "acceptance"),
+    )
+
+
+def _reached(to: Live) -> dict[str, Any]:
+    return {"url": to.url} if to.key is None else {"url": to.url, "api_key_env": KEY_VARIABLE}
+
+
+def _suite(arms: tuple[str, ...], model: str, concurrency: int, options: dict[str, Any]) -> Suite:
+    # On a CPU the arm `graph` is compiled, without graphs.
+    given = {"graph_mode": "NONE", "graph_metrics": False, **options}
+    return Suite(
+        name="vllm-test",
         engine=EngineConfig(
             kind="vllm", model=model, dtype="bfloat16", concurrency=concurrency, options=given
         ),
@@ -60,46 +142,3 @@ def suite_of(*arms: str, model: str | None, concurrency: int = 16, **options: An
         block_size=16,
         unavailable=UNAVAILABLE,
     )
-
-
-@dataclass
-class Live:
-    """A running server."""
-
-    process: ServerProcess
-    url: str
-
-    def stop(self) -> None:
-        self.process.stop()
-
-
-def start(model: str, log: Path, *flags: str) -> Live:
-    """Start vLLM and wait until it answers."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    process = ServerProcess(
-        [*COMMAND, "--model", model, "--port", str(port), "--host", "127.0.0.1", *ARGS, *flags],
-        log,
-        environment={**os.environ, **ENVIRONMENT},
-        folder=None,
-        grace_s=20.0,
-    )
-    probe = Client(ClientSettings(url, model))
-
-    def ready() -> bool:
-        try:
-            return probe.fetch(url + "/health").status == 200
-        except ServerLost:
-            return False
-
-    try:
-        process.wait_until(ready, 1500.0)
-    except BaseException:
-        process.stop()
-        raise
-    finally:
-        probe.close()
-    return Live(process, url)
-
-
-__all__ = ["ENVIRONMENT", "PYTHON", "Live", "run", "start", "suite_of", "verdict"]

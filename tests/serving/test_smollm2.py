@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live import Live, run, start, suite_of, verdict
+from live import Live, attached
 from msgspec.structs import replace
+from served import run, verdict
 
 from evalsuite.baseline import accept_baseline
 from evalsuite.harness import HarnessTask, load_task
@@ -22,17 +23,12 @@ from evalsuite.storage import read_evidence, read_records
 from evalsuite.suite import Suite
 
 ITEMS = 128
-ARMS = ("eager", "graph", "mtp3")
-ARGS = ["--max-model-len", "2048", "--max-num-seqs", "64"]
+# Eager, compiled, and speculation by n-grams of the prompt in the place of MTP.
+ARMS = ("eager", "graph", "eager-mtp3")
 
 
-def suite(model: str, *arms: str, **options: Any) -> Suite:
-    """Eager, compiled, and n-gram speculation in the place of MTP."""
-    given = {"args": ARGS, "speculative": {"method": "ngram", "prompt_lookup_max": 4}, **options}
-    if "url" in options:
-        del given["args"]
-    made = suite_of(*arms, model=model, concurrency=64, **given)
-    return replace(made, name="smollm2", task="gsm8k", shots=5, block_size=64)
+def of_smollm2(suite: Suite, **changes: Any) -> Suite:
+    return replace(suite, name="smollm2", task="gsm8k", shots=5, block_size=64, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -43,19 +39,26 @@ def task(gsm8k_dir: Path) -> HarnessTask:
 
 
 @pytest.fixture(scope="module")
-def folder(task: HarnessTask, smollm2: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("runs") / "smollm2"
-    done = run(suite(smollm2, *ARMS), task, place, items=ITEMS)
-    assert done.failed == {}
-    return place
+def suite(smollm2_eager: Live, smollm2_graph: Live, smollm2_ngram: Live) -> Suite:
+    """Three servers for three arms, which take turns."""
+    servers = dict(zip(ARMS, (smollm2_eager, smollm2_graph, smollm2_ngram), strict=True))
+    made = attached(
+        *ARMS,
+        to=smollm2_eager,
+        concurrency=64,
+        urls={arm: server.url for arm, server in servers.items()},
+        logs={arm: str(server.log) for arm, server in servers.items()},
+        speculative={"method": "ngram"},
+    )
+    options = {k: v for k, v in made.engine.options.items() if k not in ("url", "log")}
+    return of_smollm2(made, engine=replace(made.engine, options=options))
 
 
 @pytest.fixture(scope="module")
-def server(smollm2: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    log = tmp_path_factory.mktemp("smollm2") / "engine.log"
-    live = start(smollm2, log, *ARGS, "--enforce-eager")
-    yield live
-    live.stop()
+def folder(task: HarnessTask, suite: Suite, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("runs") / "smollm2"
+    assert run(suite, task, place, items=ITEMS).failed == {}
+    return place
 
 
 @pytest.mark.parametrize("arm", ARMS)
@@ -70,16 +73,24 @@ def test_every_question_has_one_outcome_and_none_is_an_error(folder: Path, arm: 
         assert "Question:" not in (record.text or "")
 
 
-def test_ngram_speculation_is_told_as_what_it_is(folder: Path) -> None:
-    evidence = read_evidence(folder, "mtp3")
-    assert evidence.asked["speculative_method"] == "ngram"
+@pytest.mark.parametrize("arm", ARMS)
+def test_each_server_proves_its_mode(folder: Path, arm: str) -> None:
+    evidence = read_evidence(folder, arm)
     assert evidence.read_back == evidence.asked
+    assert evidence.asked["enforce_eager"] is (arm != "graph")
+    assert evidence.routes is not None and evidence.routes["target"] == "LlamaForCausalLM"
+
+
+def test_ngram_speculation_is_told_as_what_it_is(folder: Path) -> None:
+    evidence = read_evidence(folder, "eager-mtp3")
+    assert evidence.asked["speculative_method"] == "ngram"
     assert evidence.drafts and evidence.accepted_per_position
     assert len(evidence.accepted_per_position) == 3
+    assert 0 < evidence.accepted_per_position[0] < evidence.drafts
 
 
 def test_its_own_loops_are_no_regression_against_its_own_baseline(
-    folder: Path, task: HarnessTask, smollm2: str, server: Live, tmp_path: Path
+    folder: Path, task: HarnessTask, suite: Suite, tmp_path: Path
 ) -> None:
     alone = verdict(folder)
     degenerate = sum(record.outcome == "degenerate" for record in read_records(folder, "eager"))
@@ -88,8 +99,7 @@ def test_its_own_loops_are_no_regression_against_its_own_baseline(
     assert alone.checks["degeneration"] == "fail"
     accept_baseline(folder, "its loops were looked at", force=True, root=tmp_path)
     again = tmp_path / "again"
-    attached = suite(smollm2, "eager", url=server.url, log=str(server.process.log))
-    run(attached, task, again, items=ITEMS)
+    run(replace(suite, arms=("eager",)), task, again, items=ITEMS // 2)
     judged = judge(again, str(tmp_path / "smollm2" / "bfloat16.json"))
     found = {f.check: f.message for f in judged.findings if f.status in ("fail", "missing")}
     assert found == {}
@@ -97,16 +107,16 @@ def test_its_own_loops_are_no_regression_against_its_own_baseline(
 
 
 def test_chat_through_the_models_own_template(
-    gsm8k_dir: Path, smollm2: str, server: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gsm8k_dir: Path, smollm2_eager: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVALSUITE_GSM8K_DIR", str(gsm8k_dir))
     chat = Chat(system="You solve problems. End with #### and the number.")
-    task = load_task("gsm8k", max_tokens=256, shots=3, chat=chat)
-    asked = replace(suite(smollm2, "eager", url=server.url), chat=chat, shots=3)
-    assert run(asked, task, tmp_path / "chat", items=32).failed == {}
+    task = load_task("gsm8k", max_tokens=128, shots=3, chat=chat)
+    asked = replace(of_smollm2(attached("eager", to=smollm2_eager)), chat=chat, shots=3)
+    assert run(asked, task, tmp_path / "chat", items=16).failed == {}
     records = read_records(tmp_path / "chat", "eager")
     assert {record.error for record in records} == {None}
     # The template adds its own tokens: the turns reached the model through it.
     assert all("<|im_" not in (record.text or "") for record in records)
-    assert sum(record.finish_reason == "stop" for record in records) > 16
+    assert sum(record.finish_reason == "stop" for record in records) > 4
     assert all(record.token_ids and record.margins for record in records)
