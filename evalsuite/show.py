@@ -25,6 +25,10 @@ def verdict_renderables(verdict: Verdict) -> list[RenderableType]:
         status = f"[{COLOUR[finding.status]}]{finding.status}[/]"
         table.add_row(finding.check, status, escape(finding.message))
     shown.append(table)
+    if verdict.localisation is not None:
+        place = verdict.localisation
+        shown.append(escape(f"likely {place.name} (family {place.family}): {place.reason}"))
+        shown.extend(escape(f"first, {one}") for one in place.places[:1])
     if verdict.power is not None:
         shown.append(verdict.power.statement)
     shown.append(f"verdict: [bold {WORDS[verdict.verdict]}]{verdict.verdict}[/]{_note(verdict)}")

@@ -44,19 +44,8 @@ class Place(DiskStruct, frozen=True):
     neighbours: list[str]
     agree: list[str]
 
-    def __str__(self) -> str:
-        how = "moves away from" if self.moved else "parts from"
-        where = f"{self.arm} {how} eager's on item {self.item} at token {self.token}"
-        row = "" if self.row is None else f"row {self.row} of "
-        parts = [where, f"{row}{self.rows} rows", *self._boundaries()]
-        parts.append(f"beside {len(self.neighbours)} other requests")
-        if self.agree:
-            parts.append(f"{' and '.join(self.agree)} agree{'s' * (len(self.agree) == 1)} there")
-        return ", ".join(parts)
-
-    def _boundaries(self) -> list[str]:
-        if self.position is None:
-            return []
+    def boundaries(self) -> list[str]:
+        """Its place in pool, block and top-k, as far as they are known, in words."""
         told = []
         if self.in_pool is not None:
             told.append(f"{self.in_pool} of its pool")
@@ -64,7 +53,23 @@ class Place(DiskStruct, frozen=True):
             told.append(f"{self.in_block} of its block")
         if self.behind_topk is not None:
             told.append(f"{'behind' if self.behind_topk else 'within'} the top-k")
-        return [f"position {self.position}" + (f" ({', '.join(told)})" if told else "")]
+        return told
+
+    def __str__(self) -> str:
+        how = "moves away from" if self.moved else "parts from"
+        row = "" if self.row is None else f"row {self.row} of "
+        parts = [
+            f"{self.arm} {how} eager's on item {self.item} at token {self.token}",
+            f"{row}{self.rows} rows",
+        ]
+        if self.position is not None:
+            told = ", ".join(self.boundaries())
+            parts.append(f"position {self.position}" + (f" ({told})" if told else ""))
+        others = len(self.neighbours)
+        parts.append(f"beside {others} other request{'s' * (others != 1)}")
+        if self.agree:
+            parts.append(f"{' and '.join(self.agree)} agree{'s' * (len(self.agree) == 1)} there")
+        return ", ".join(parts)
 
 
 class Pattern(DiskStruct, frozen=True):

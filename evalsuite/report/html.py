@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from evalsuite import __version__
+from evalsuite.localise import FAMILIES
 from evalsuite.report.figures import draw_all
 from evalsuite.report.headline import headline_of
 from evalsuite.report.items import pack
@@ -33,6 +34,7 @@ def render_html(source: Source) -> str:
         "".join(_text(name) for name in SCRIPTS),
         headline=headline_of(source),
         verdict=source.verdict,
+        families=FAMILIES,
         run=source.view.run,
         columns=COLUMNS,
         rows=arm_rows(source),

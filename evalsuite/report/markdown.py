@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from evalsuite.localise import FAMILIES, Localisation
 from evalsuite.report.cells import COLUMNS, Cell, Row
 from evalsuite.report.headline import Headline, headline_of
 from evalsuite.report.pool import Column
@@ -52,6 +53,8 @@ def _top(source: Source, headline: Headline) -> Iterator[str]:
     for reason in headline.reasons:
         more = f" (and {reason.more} more)" if reason.more else ""
         yield f"- {SIGNS[reason.status]} **{reason.check}**: {_short(reason.message)}{more}"
+    if verdict.localisation is not None:
+        yield from _where(verdict.localisation)
     if headline.exhibit is not None:
         shown = headline.exhibit
         yield f"\nFirst degenerate answer: {shown.arm}, item `{one_line(shown.item, 40)}`\n"
@@ -60,6 +63,12 @@ def _top(source: Source, headline: Headline) -> Iterator[str]:
     yield from _table(arm_rows(source))
     yield ""
     yield from (f"- {SIGNS[status]} {markdown(line)}" for status, line in pooled_lines(source))
+
+
+def _where(place: Localisation) -> Iterator[str]:
+    fits = "".join(f"; next {letter}, {FAMILIES[letter]}" for letter in place.otherwise)
+    yield f"\nLikely **{place.name}** (family {place.family}{fits}): {_short(place.reason)}.\n"
+    yield from (f"- {_short(str(one))}" for one in (*place.patterns, *place.places))
 
 
 def _table(rows: list[Row]) -> Iterator[str]:
