@@ -64,6 +64,7 @@ def joined(proofs: Sequence[Proof], order: Sequence[str]) -> Proof:
         "false_alarms": sum(proof["false_alarms"] for proof in proofs),
         "healthy": [run for proof in proofs for run in proof["healthy"]],
         "machine": machine,
+        "jobs": max(proof.get("jobs", 1) for proof in proofs),
         "seconds": round(sum(proof["seconds"] for proof in proofs), 1),
     }
 
@@ -122,7 +123,8 @@ def as_markdown(proof: Proof) -> str:
         "# Injected faults and healthy runs",
         "",
         f"{summary(proof)}. {hardware['name']} ({hardware['device']}), {machine['dtype']}, torch "
-        f"{machine['software']['torch']}, {machine['date']}, {proof['seconds'] / 60:.0f} minutes. "
+        f"{machine['software']['torch']}, {machine['date']}, {proof['seconds'] / 60:.0f} minutes"
+        f"{_processes(proof)}. "
         f"A trial is judged after {machine['batch']} items and each doubling up to "
         f"{machine['items']}, and ends when the gate is red. Each fault is held against a healthy "
         "run of the same machine.",
@@ -136,6 +138,11 @@ def as_markdown(proof: Proof) -> str:
     lines += _healthy(proof)
     lines += as_lines(proof)
     return "\n".join(lines) + "\n"
+
+
+def _processes(proof: Proof) -> str:
+    count = proof.get("jobs", 1)
+    return f" in {count} processes" if count > 1 else ""
 
 
 def _absent(proof: Proof) -> list[str]:

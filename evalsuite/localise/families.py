@@ -110,7 +110,7 @@ def _by_rows(signs: Signs) -> Guess:
     steps = max(signs.run.arms[name].arm.mtp for name in signs.wrong) + 1
     if signs.share(1, steps) <= MOST:
         return Guess(
-            "D", f"{told}, and only later in an answer; acceptance fell by {fall:.0%}", "B"
+            "D", f"{told}, and only later in an answer; acceptance fell by {fall:.0%}", "C"
         )
     return _by_steps(signs, f"{told} from their first steps on", fall)
 
