@@ -12,7 +12,7 @@ from evalsuite.faults import seams
 from evalsuite.faults.fault import BOTH, Fault
 from evalsuite.faults.patch import Patch
 from evalsuite.faults.seams import Call, Capturing, Filling, Selection
-from evalsuite.faults.stress import Stress
+from evalsuite.faults.stress import SCARCE, Stress
 from evalsuite.mini.caches import ZERO_SLOT
 
 
@@ -208,5 +208,6 @@ FAULTS = (
         "padded requests of a replay run their rows of the last step again, into live pages",
         _stale_rows,
         BOTH,
+        stress=SCARCE,
     ),
 )

@@ -10,7 +10,7 @@ from torch import Tensor
 from evalsuite.faults import seams
 from evalsuite.faults.fault import ANSWERS, BOTH, Fault
 from evalsuite.faults.patch import Patch
-from evalsuite.faults.stress import Stress
+from evalsuite.faults.stress import SCARCE, Stress
 from evalsuite.mini.metadata import Group, StepMetadata
 
 
@@ -134,6 +134,7 @@ FAULTS = (
         "padded requests of a captured step write into the states they had a step ago",
         _stale_padding,
         BOTH,
+        stress=SCARCE,
     ),
     Fault(
         "D-06",
