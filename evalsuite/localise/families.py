@@ -67,10 +67,9 @@ def _by_text(signs: Signs) -> Guess | None:
 
 def _by_drafts(signs: Signs) -> Guess | None:
     if signs.wrong:
-        if signs.says("above the ceiling", "suspicious"):
-            return Guess(
-                "S", "more drafts are accepted than ever before, and answers are wrong", "B"
-            )
+        if signs.accepts_all():
+            told = "every draft is accepted, also where the accepted runs turned some down"
+            return Guess("S", f"{told}, and answers are wrong", "D")
         return None
     if "acceptance" not in signs.checks:
         return None
@@ -95,7 +94,8 @@ def _by_eager(signs: Signs) -> Guess | None:
     others = signs.wrong - {EAGER}
     if others and any(signs.onsets.get(name) for name in others):
         return Guess("C", f"eager is wrong, and {_listed(others)} otherwise than eager", "G")
-    return Guess("C", "every arm is wrong alike, eager too", "G")
+    told = "every arm is wrong alike, eager too: what is computed, not where it lies"
+    return Guess("G", told, "C")
 
 
 def _by_rows(signs: Signs) -> Guess:

@@ -129,6 +129,19 @@ class Signs:
                 return True
         return False
 
+    def accepts_all(self) -> bool:
+        """Whether a wrong arm accepts every draft on items where accepted runs turned some down."""
+        for name in self.wrong & self.drafts:
+            arm = self.run.arms[name]
+            known = None if self.reference is None else self.reference.arms.get(name)
+            if known is None or known.drafted is None or known.accepted is None:
+                continue
+            rejecting = (known.drafted > known.accepted).all(axis=0)
+            every = bool(((arm.drafted > 0) & (arm.drafted == arm.accepted)).all())
+            if every and rejecting.any():
+                return True
+        return False
+
     def text_only(self) -> bool:
         """Whether texts differ while token ids are eager's."""
         return any(

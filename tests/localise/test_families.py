@@ -13,8 +13,20 @@ def test_arms_that_replay_alone_are_wrong(case: Case) -> None:
 
 def test_eager_is_wrong_too(case: Case) -> None:
     found = case.records(part, *ARMS)
-    assert found.family == "C" and "every arm is wrong alike, eager too" in found.reason
-    assert found.otherwise == ["G"] and found.places == []
+    assert found.family == "G" and "every arm is wrong alike, eager too" in found.reason
+    assert found.otherwise == ["C"] and found.places == []
+
+
+def test_eager_is_wrong_and_others_in_their_own_way(case: Case) -> None:
+    case.records(part, "eager", "graph")
+    assert case.records(drifts(1), "eager-mtp3", "mtp3").family == "C"
+
+
+def test_drafts_that_nobody_verifies(case: Case) -> None:
+    found = case.records(
+        lambda row: {**part(row), "accepted": row["drafted"]}, "eager-mtp3", "mtp3"
+    )
+    assert found.family == "S" and "every draft is accepted" in found.reason
 
 
 def test_verification_rows_are_wrong_from_the_first(case: Case) -> None:
