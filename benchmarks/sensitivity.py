@@ -1,15 +1,20 @@
-"""How small a corruption the gate sees, and after how many items.
+"""How small a corruption the gate sees: three faults of growing size.
 
     python benchmarks/sensitivity.py --name sensitivity-cpu
 
-Three faults of growing size are injected into the arm that drafts; each trial is judged after 16
-items (32 on a GPU) and each doubling, and ends when the gate is red.
+Each size is tried several times, each time over items of its own and with other random numbers; the
+arm that drafts has the fault. Sizes halve the gap, on a logarithmic scale, in which the share of
+trials that are red goes through one half.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,103 +24,151 @@ import matplotlib as mpl
 import torch
 from matplotlib.figure import Figure
 
-from evalsuite.faults.bench import Bench
-from evalsuite.faults.graded import GRADES
-from evalsuite.faults.trial import try_fault
+from evalsuite.arms import Arm
+from evalsuite.faults.bench import BATCH, Bench, judged
+from evalsuite.faults.graded import ARMS, GRADES, Grade
+from evalsuite.faults.remembering import RememberingEngine, RememberingSession
+from evalsuite.faults.stress import NONE
+from evalsuite.report.text import counted
 
 RESULTS = Path(__file__).parent / "results"
+HALVINGS = 4
 
 
-def measured(bench: Bench, scratch: Path) -> list[dict[str, Any]]:
-    """One row for every size of every corruption."""
-    found = []
-    for grade in GRADES:
-        for size in grade.sizes:
-            trial = try_fault(bench, grade.at(size), scratch / f"{grade.name}-{size:g}")
-            if trial.problem:
-                raise click.ClickException(trial.problem)
-            found.append(
-                {
-                    "grade": grade.name,
-                    "unit": grade.unit,
-                    "size": size,
-                    "caught": trial.caught,
-                    "items": trial.items,
-                    "checks": list(trial.checks),
-                    "says": trial.says,
-                }
-            )
-            word = ", ".join(trial.checks) if trial.caught else "not caught"
-            click.echo(f"{grade.name} {size:g}: {word} after {trial.items} items", err=True)
-    return found
+class Beside(RememberingEngine):
+    """The faulty engine, with the healthy one's answers for the arms that do not draft."""
+
+    healthy: RememberingEngine
+
+    def start(self, arm: Arm) -> RememberingSession:
+        """The healthy session of an arm without drafts, or one of its own."""
+        return super().start(arm) if arm.mtp else self.healthy.start(arm)
 
 
-def draw(rows: list[dict[str, Any]], most: int, path: Path) -> None:
-    """Items until the gate was red, over the size of the corruption."""
-    with mpl.rc_context({"svg.hashsalt": "evalsuite", "font.size": 9.0}):
-        figure = Figure(figsize=(6.4, 3.6), layout="constrained")
-        axes = figure.add_subplot()
-        for grade, marker in zip(GRADES, "osD", strict=True):
+class Trials:
+    """Trials of `batch` items each, held against one healthy run over all of their items."""
+
+    def __init__(self, bench: Bench, count: int) -> None:
+        self.bench, self.count = bench, count
+        bench.healthy(NONE).view(ARMS, bench.batch * count)
+
+    def red(self, grade: Grade, size: float, number: int) -> str | None:
+        """The first check that fails at a size, None where none does; wall time is left out."""
+        bench = self.bench
+        items = bench.items[number * bench.batch : (number + 1) * bench.batch]
+        folder = bench.folder / f"{grade.name}-{size:g}-{number}"
+        healthy = bench.healthy(NONE)
+        torch.manual_seed(number)
+        with grade.at(size, number).active():
+            engine = Beside(bench.engine(bench.options(NONE), bench.batch), bench.requests())
+            engine.healthy = healthy.engine
+            try:
+                bench.execute(engine, ARMS, items, folder)
+            finally:
+                engine.close()
+        reference = healthy.reference(ARMS, [entry.item.item_id for entry in items])
+        _, verdict = judged(bench, folder, reference)
+        return next((one.check for one in verdict.reasons() if one.check != "wall"), None)
+
+    def at(self, grade: Grade, size: float) -> dict[str, Any]:
+        """One row: how many trials are red, and by which check first."""
+        seen = [self.red(grade, size, number) for number in range(self.count)]
+        first = Counter(check for check in seen if check is not None)
+        row = {
+            "grade": grade.name,
+            "unit": grade.unit,
+            "size": size,
+            "red": sum(first.values()),
+            "of": self.count,
+            "first": dict(first.most_common()),
+        }
+        told = ", ".join(f"{check} {n}" for check, n in first.items()) or "none"
+        click.echo(f"{grade.name} {size:.3g}: {row['red']} of {self.count} red ({told})", err=True)
+        return row
+
+
+def halved(grade: Grade, at: Callable[[float], dict[str, Any]], times: int) -> list[dict[str, Any]]:
+    """Rows at both ends and at `times` sizes between, by size."""
+    rows = [at(grade.least), at(grade.most)]
+    for _ in range(times):
+        rows.sort(key=lambda row: float(row["size"]))
+        below = max((r["size"] for r in rows if 2 * r["red"] < r["of"]), default=grade.least)
+        above = min((r["size"] for r in rows if r["size"] > below), default=grade.most)
+        rows.append(at(math.sqrt(below * above)))
+    return sorted(rows, key=lambda row: float(row["size"]))
+
+
+def draw(rows: list[dict[str, Any]], items: int, path: Path) -> None:
+    """Share of trials that were red over the size, a panel for each kind of corruption."""
+    with mpl.rc_context({"svg.hashsalt": "evalsuite", "font.size": 8.5}):
+        figure = Figure(figsize=(8.4, 3.0), layout="constrained")
+        panels = figure.subplots(1, len(GRADES), sharey=True)
+        for grade, axes in zip(GRADES, panels, strict=True):
             mine = [row for row in rows if row["grade"] == grade.name]
-            seen = [row for row in mine if row["caught"]]
-            line = axes.plot(
-                [r["size"] for r in seen],
-                [r["items"] for r in seen],
-                marker,
-                ls="-",
-                label=grade.unit,
-            )
-            missed = [row for row in mine if not row["caught"]]
-            axes.plot(
-                [row["size"] for row in missed],
-                [most * 1.4] * len(missed),
-                marker,
-                color=line[0].get_color(),
-                fillstyle="none",
-            )
-        axes.set_xscale("log")
-        axes.set_yscale("log", base=2)
-        axes.axhline(most * 1.2, color="0.7", lw=0.8)
-        axes.set_xlabel("size of the corruption")
-        axes.set_ylabel(f"items until the gate is red\n(hollow: not within {most})")
-        axes.legend(frameon=False, fontsize=8)
+            shares = [row["red"] / row["of"] for row in mine]
+            axes.plot([row["size"] for row in mine], shares, "o-", color="#2166ac")
+            for row, share in zip(mine, shares, strict=True):
+                if row["first"]:
+                    axes.annotate(
+                        next(iter(row["first"])),
+                        (row["size"], share),
+                        xytext=(0, -11 if share > 0.5 else 6),
+                        textcoords="offset points",
+                        ha="center",
+                        fontsize=6.5,
+                    )
+            axes.set_xscale("log")
+            axes.set_xlabel(grade.unit)
+            axes.set_ylim(-0.06, 1.1)
+        panels[0].set_ylabel(f"share of trials of {items} items\nthat are red")
         figure.savefig(path, metadata={"Date": None})
 
 
-def page(rows: list[dict[str, Any]], machine: dict[str, Any], most: int, name: str) -> str:
+def page(result: dict[str, Any], name: str) -> str:
     """The Markdown page."""
+    machine, items = result["machine"], result["items"]
     hardware = machine["hardware"]
     lines = [
         "# How small a corruption the gate sees",
         "",
         f"{hardware['name']} ({hardware['device']}), {machine['dtype']}, torch {machine['torch']}, "
-        f"{machine['date']}; at most {most} items, two arms (eager, eager-mtp3), against a healthy "
-        "run of the same machine.",
+        f"{machine['date']}, {counted(round(result['seconds'] / 60), 'minute')}. The fault is in "
+        f"the arm that drafts (eager-mtp3), eager is beside it; a trial has {items} items of its "
+        "own and is held against a healthy run of the same machine. At each point the check that "
+        "failed first in most of the red trials.",
         "",
-        f"![items until the gate is red, by size of the corruption]({name}.svg)",
+        f"![share of trials that are red, by size of the corruption]({name}.svg)",
         "",
-        "| corruption | size | | items | checks |",
-        "| --- | --- | --- | --- | --- |",
+        "| corruption | size | red trials | first check |",
+        "| --- | --- | --- | --- |",
     ]
-    for row in rows:
-        word = "caught" if row["caught"] else "not caught"
-        checks = ", ".join(row["checks"]) or "-"
-        lines.append(f"| {row['unit']} | {row['size']:g} | {word} | {row['items']} | {checks} |")
+    for row in result["rows"]:
+        first = ", ".join(f"{check} {count}" for check, count in row["first"].items()) or "-"
+        lines.append(
+            f"| {row['unit']} | {row['size']:.2g} | {row['red']} of {row['of']} | {first} |"
+        )
     return "\n".join(lines) + "\n"
 
 
 @click.command()
 @click.option("--name", required=True, help="Stem of the files in benchmarks/results.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]))
-@click.option("--items", type=int, default=128, show_default=True)
+@click.option("--trials", type=click.IntRange(min=1), default=8, show_default=True)
+@click.option("--halvings", type=click.IntRange(min=0), default=HALVINGS, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS)
-def main(name: str, device: str | None, items: int, out: Path) -> None:
+def main(name: str, device: str | None, trials: int, halvings: int, out: Path) -> None:
     """Measure, draw, write."""
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    begun = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
-        bench = Bench(Path(scratch), where, items)
+        bench = Bench(Path(scratch), where, trials * BATCH[where])
         try:
-            rows = measured(bench, Path(scratch))
+            tried = Trials(bench, trials)
+            rows = [
+                row
+                for grade in GRADES
+                for row in halved(grade, lambda size, grade=grade: tried.at(grade, size), halvings)
+            ]
             told = bench.remembering().describe()
         finally:
             bench.close()
@@ -125,10 +178,11 @@ def main(name: str, device: str | None, items: int, out: Path) -> None:
         "torch": torch.__version__,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
     }
-    result = {"machine": machine, "items": items, "rows": rows}
+    seconds = time.monotonic() - begun
+    result = {"machine": machine, "items": bench.batch, "seconds": seconds, "rows": rows}
     (out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-    (out / f"{name}.md").write_text(page(rows, machine, items, name))
-    draw(rows, items, out / f"{name}.svg")
+    (out / f"{name}.md").write_text(page(result, name))
+    draw(rows, bench.batch, out / f"{name}.svg")
 
 
 if __name__ == "__main__":

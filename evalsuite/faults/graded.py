@@ -1,16 +1,20 @@
-"""Faults of any size: how small a corruption the gate still sees, and after how many items."""
+"""Faults of any size: how small a corruption the gate still sees."""
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+
+from torch import Tensor
 
 from evalsuite.engines.base import Answer
 from evalsuite.faults import seams
 from evalsuite.faults.answers import served
 from evalsuite.faults.fault import Fault
 from evalsuite.faults.numerics import perturbed
+from evalsuite.faults.patch import Patch
 
 ARMS = ("eager", "eager-mtp3")
 CHECKS = ("equality", "accuracy", "degeneration", "acceptance", "collapse", "truncation")
@@ -19,72 +23,71 @@ _LAST_NUMBER = re.compile(r"\d+(?=\D*$)")
 
 @dataclass(frozen=True)
 class Grade:
-    """One kind of corruption: `at(size)` makes the fault, `sizes` are those to try."""
+    """One kind of corruption of the arm that drafts: `at(size, seed)` makes the fault, `least` and
+    `most` are sizes between which it becomes visible."""
 
     name: str
     unit: str
-    sizes: tuple[float, ...]
-    at: Callable[[float], Fault]
+    least: float
+    most: float
+    at: Callable[[float, int], Fault]
 
 
-def _fault(name: str, changes: str, patches: object) -> Fault:
-    return Fault(
-        f"G-{name}", changes, "graded", changes, patches, ARMS, CHECKS  # type: ignore[arg-type]
-    )  # fmt: skip
+def _fault(name: str, changes: str, patches: Callable[[], Sequence[Patch]]) -> Fault:
+    return Fault(f"G-{name}", changes, "graded", changes, patches, ARMS, CHECKS)
 
 
-def noise(size: float) -> Fault:
-    """Noise of `size` of its own magnitude on every row of attention in verification steps."""
+def _in_verification(change: Callable[[seams.Call], Tensor]) -> Callable[[], Sequence[Patch]]:
+    """Change attention in steps that verify drafts."""
 
-    def change(call: seams.Call) -> object:
+    def changed(call: seams.Call) -> Tensor:
         verifies = call.meta.decode is not None and call.meta.decode.rows.shape[1] > 1
-        return perturbed(call, 1.1, size) if verifies else call.healthy()
+        return change(call) if verifies else call.healthy()
 
+    return lambda: seams.attention(changed)
+
+
+def noise(size: float, seed: int) -> Fault:
+    """Noise of `size` of its own magnitude on every row; drawn by torch, whatever the seed."""
     return _fault(
         f"noise-{size:g}",
         f"noise of {size:g} of its magnitude on the attention of verification steps",
-        lambda: seams.attention(change),  # type: ignore[arg-type]
+        _in_verification(lambda call: perturbed(call, 1.1, size)),
     )
 
 
-def rows(share: float) -> Fault:
-    """A random share of rows in verification steps is off by its own magnitude."""
-
-    def change(call: seams.Call) -> object:
-        verifies = call.meta.decode is not None and call.meta.decode.rows.shape[1] > 1
-        return perturbed(call, share, 1.0) if verifies else call.healthy()
-
+def rows(share: float, seed: int) -> Fault:
+    """A random share of rows is off by its own magnitude; drawn by torch, whatever the seed."""
     return _fault(
         f"rows-{share:g}",
         f"{share:g} of the rows of verification steps off by their own magnitude",
-        lambda: seams.attention(change),  # type: ignore[arg-type]
+        _in_verification(lambda call: perturbed(call, share, 1.0)),
     )
 
 
-def requests(share: float) -> Fault:
-    """A share of the answers of the arm that drafts ends on another number."""
-    every = round(1 / share)
-    count = [0]
+def requests(share: float, seed: int) -> Fault:
+    """A random share of the answers ends on another number."""
 
-    def change(answer: Answer, number: int) -> Iterator[Answer]:
-        count[0] += 1
-        if count[0] % every or not answer.text or not answer.token_ids:
-            yield answer
-            return
-        text = _LAST_NUMBER.sub(lambda found: str(int(found[0]) + 1), answer.text)
-        ids = (*answer.token_ids[:-2], *answer.token_ids[-2:][::-1])
-        yield replace(answer, text=text, token_ids=ids)
+    def patches() -> Sequence[Patch]:
+        dice = random.Random(seed)
 
-    def patches() -> object:
+        def change(answer: Answer, number: int) -> Iterator[Answer]:
+            hit = dice.random() < share
+            yield _other(answer) if hit and answer.text and answer.token_ids else answer
+
         return served(change)
 
     return _fault(f"requests-{share:g}", f"{share:g} of the answers end on another number", patches)
 
 
-TENTHS = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
-HALVES = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)
+def _other(answer: Answer) -> Answer:
+    text = _LAST_NUMBER.sub(lambda found: str(int(found[0]) + 1), answer.text or "")
+    ids = answer.token_ids or ()
+    return replace(answer, text=text, token_ids=(*ids[:-2], *ids[-2:][::-1]))
+
+
 GRADES = (
-    Grade("noise", "noise, share of the output's magnitude", TENTHS, noise),
-    Grade("rows", "share of rows hit", TENTHS, rows),
-    Grade("requests", "share of requests hit", HALVES, requests),
+    Grade("noise", "noise on attention, share of its magnitude", 1e-6, 1.0, noise),
+    Grade("rows", "share of rows hit", 1e-6, 1.0, rows),
+    Grade("requests", "share of requests hit", 1 / 256, 1 / 2, requests),
 )
