@@ -313,7 +313,7 @@ def kernel_check(kernel: str, geometry: str | None, as_json: bool) -> None:
 @click.option("--items", type=click.IntRange(min=1), help="The most items of a trial.")
 @click.option("--healthy", type=click.IntRange(min=0), help="How many healthy runs.")
 @click.option("--model", help="Another checkpoint than the embedded one.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Processes; a CPU's cores by default.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes; the cores, up to 4.")
 @click.option("--minutes", type=float, help="What is not done by then is told as not tried.")
 @click.option("--out", type=PATH, help="Folder for the table; runs/<time>-prove by default.")
 @JSON_OPTION

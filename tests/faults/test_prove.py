@@ -50,3 +50,23 @@ def test_what_could_not_be_carried_out_counts_against_the_gate(
     assert told["false_alarms"] == 1 and "SIGSEGV" in told["healthy"][0]["says"]
     assert "E-03 not tried: its process was ended by SIGSEGV" in done.stderr
     assert json.loads((tmp_path / "out" / "prove.json").read_text())["total"] == 2
+
+
+def test_what_wall_time_is_judged_of_runs_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def noting(tasks: list[Task], *args: object, processes: int, **named: object) -> list[Done]:
+        calls.append((processes, [task.name for task in tasks]))
+        return []
+
+    monkeypatch.setattr(prove, "carried_out", noting)
+    timed = next(fault.id for fault in prove.FAULTS.values() if "wall" in fault.checks)
+    tasks = [Task("fault", "E-03"), Task("fault", timed), Task("healthy", "0")]
+    for device, shared in (("cpu", ["E-03", "0"]), ("cuda", ["E-03"])):
+        setting = prove.Setting(tmp_path, device, 8, None, ("eager",))
+        assert list(prove._done(tasks, setting, 3, None)) == []
+        alone = [task.name for task in tasks if task.name not in shared]
+        assert calls == [(3, shared), (1, alone)]
+        calls.clear()
