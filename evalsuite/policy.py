@@ -161,7 +161,7 @@ class Acceptance(Section, frozen=True):
 
     tolerance: float = 0.05
     errors: float = 6.0
-    changed_share: float = 0.003
+    changed_share: float = 0.01
     least_change: float = 0.0025
     fail_level: float = 0.002
 
