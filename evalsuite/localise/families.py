@@ -41,6 +41,8 @@ def _by_files(signs: Signs) -> Guess | None:
         if broken == set(signs.run.arms):
             return Guess("G", "no arm's logits are numbers")
         return Guess("S", f"scores of {', '.join(sorted(broken))} are not numbers", "G")
+    if signs.stopped():
+        return None
     return Guess("S", "records are missing, foreign or copied")
 
 
@@ -101,7 +103,7 @@ def _by_eager(signs: Signs) -> Guess | None:
 def _by_rows(signs: Signs) -> Guess:
     if not signs.wrong:
         return Guess("S", "what fails tells of no answer, draft or step")
-    told, fall = _widths(signs), signs.fall
+    told = _widths(signs)
     before = signs.share(0, 0)
     if before > MOST * signs.share(0, LAST):
         return Guess("D", f"{told}; {before:.0%} of the answers part before they begin", "C")
@@ -109,13 +111,11 @@ def _by_rows(signs: Signs) -> Guess:
         return Guess("D", f"{told}, where drafts are turned down and nowhere else", "C")
     steps = max(signs.run.arms[name].arm.mtp for name in signs.wrong) + 1
     if signs.share(1, steps) <= MOST:
-        return Guess(
-            "D", f"{told}, and only later in an answer; acceptance fell by {fall:.0%}", "C"
-        )
-    return _by_steps(signs, f"{told} from their first steps on", fall)
+        return Guess("D", f"{told}, and only later in an answer{_fallen(signs)}", "C")
+    return _by_steps(signs, f"{told} from their first steps on")
 
 
-def _by_steps(signs: Signs, told: str, fall: float) -> Guess:
+def _by_steps(signs: Signs, told: str) -> Guess:
     """Nearly every verification is wrong: which of its rows, and by how much."""
     pool = signs.places_are(" of their pool ")
     if pool is not None:
@@ -126,8 +126,13 @@ def _by_steps(signs: Signs, told: str, fall: float) -> Guess:
     row = signs.places_are(" of a later verification step")
     if row is not None:
         return Guess("B", f"{told}, {row}", "A")
-    told = f"{told}; acceptance fell by {fall:.0%}"
-    return Guess("A", told, "B") if fall > SEVERAL else Guess("B", told, "A")
+    told = f"{told}{_fallen(signs)}"
+    held = signs.fall is not None and signs.fall <= SEVERAL
+    return Guess("B", told, "A") if held else Guess("A", told, "B")
+
+
+def _fallen(signs: Signs) -> str:
+    return "" if signs.fall is None else f"; acceptance fell by {signs.fall:.0%}"
 
 
 def _widths(signs: Signs) -> str:

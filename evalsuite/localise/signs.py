@@ -71,6 +71,17 @@ class Signs:
         """Whether a failing finding's message holds any of `words`."""
         return any(word in one.message for one in self.failing for word in words)
 
+    def stopped(self) -> bool:
+        """Whether nothing is missing but the end of arms that are wrong: these were stopped."""
+        found = [one for one in self.failing if one.check == "completeness"]
+        return all("planned" in one.figures and self._ends_early(one.arm) for one in found)
+
+    def _ends_early(self, name: str | None) -> bool:
+        if name not in self.wrong:
+            return False
+        there = (self.run.arms[name].outcome != ABSENT).ravel()
+        return bool(there[: int(there.sum())].all())
+
     @cached_property
     def moved(self) -> dict[str, set[str]]:
         """Kernels that rows went to and should not have, with the kinds of those rows."""
@@ -97,9 +108,11 @@ class Signs:
         return max(moves, key=abs, default=None)
 
     @property
-    def fall(self) -> float:
-        """The largest fall of acceptance over the arms, 0 where there is none."""
-        return max([0.0, *(-(self.change(name) or 0.0) for name in self.drafts)])
+    def fall(self) -> float | None:
+        """The largest fall of acceptance over the arms, 0 where it fell nowhere; None where no
+        arm's is known."""
+        changes = [self.change(name) for name in self.drafts]
+        return max((max(-one, 0.0) for one in changes if one is not None), default=None)
 
     def share(self, first: int, last: int) -> float:
         """Share of the answers of the wrong arms that leave eager's at tokens `first` to `last`,

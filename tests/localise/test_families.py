@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cases import ARMS, Case, accepts, drifts, long, part
-from run_factory import change_json
+from run_factory import change_json, change_records
 
 
 def test_arms_that_replay_alone_are_wrong(case: Case) -> None:
@@ -85,6 +85,13 @@ def test_the_arm_did_not_run_as_asked(case: Case) -> None:
 def test_records_are_missing(case: Case) -> None:
     dropped = iter([None, *range(31)])
     assert case.records(lambda row: None if next(dropped) is None else row, "mtp3").family == "S"
+
+
+def test_what_an_arm_did_before_it_was_stopped_tells_more_than_that_it_was(case: Case) -> None:
+    kept = iter(range(10_000))
+    change_records(case.run, "mtp3", lambda row: row if next(kept) < 20 else None)
+    found = case.records(lambda row: part(drifts(1)(row)), "eager-mtp3", "mtp3")
+    assert found.family == "B" and "completeness" in {f.check for f in case.judged().reasons()}
 
 
 def test_texts_differ_while_ids_agree(case: Case) -> None:
