@@ -91,9 +91,9 @@ def halved(grade: Grade, at: Callable[[float], dict[str, Any]], times: int) -> l
     """Rows at both ends and at `times` sizes between, by size."""
     rows = [at(grade.least), at(grade.most)]
     for _ in range(times):
-        rows.sort(key=lambda row: float(row["size"]))
-        below = max((r["size"] for r in rows if 2 * r["red"] < r["of"]), default=grade.least)
-        above = min((r["size"] for r in rows if r["size"] > below), default=grade.most)
+        sizes = [row["size"] for row in rows if 2 * row["red"] < row["of"]]
+        below = max((one for one in sizes if one < grade.most), default=grade.least)
+        above = min(row["size"] for row in rows if row["size"] > below)
         rows.append(at(math.sqrt(below * above)))
     return sorted(rows, key=lambda row: float(row["size"]))
 
