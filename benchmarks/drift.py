@@ -26,9 +26,11 @@ from evalsuite.policy import Equality, policy_from
 from evalsuite.reference import from_run
 from evalsuite.runload import load_run
 from evalsuite.runview import EAGER, RunView, restricted
+from evalsuite.stats import sign_flip_pvalue
 
 RESULTS = Path(__file__).parent / "results"
 DRAW = 128
+SWAPS = 10_000
 SEED = 20261130
 SHARES = (0.5, 0.9, 0.99, 1.0)
 CHECKS = ("equality", "acceptance")
@@ -85,6 +87,28 @@ def red(run: RunView, other: RunView, ids: list[str]) -> list[str]:
     return [f"{f.check}: {f.message}" for f in verdict.reasons() if f.check in CHECKS]
 
 
+def swaps(run: RunView, other: RunView, count: int) -> dict[str, int]:
+    """By arm, in how many of `count` cases the paired test of drafts is red where each item's two
+    counts change places at random: then nothing but chance is left of their difference.
+
+    Its limit of a change that matters is left out, so that this is the test's own rate.
+    """
+    limits = policy_from(run.run.policy).acceptance
+    dice = np.random.default_rng(SEED)
+    found = {}
+    for name, arm in run.arms.items():
+        if not arm.arm.mtp or name not in other.arms or set(run.ids) != set(other.ids):
+            continue
+        theirs = restricted(other, run.ids).arms[name]
+        pair = np.stack([one.drafted[0] - one.accepted[0] for one in (arm, theirs)])
+        if (pair[0] == pair[1]).all():
+            continue
+        swapped = np.where(dice.random((count, 1, pair.shape[1])) < 0.5, pair, pair[::-1])
+        p = sign_flip_pvalue(swapped[:, :1], swapped[:, 1:], "two-sided")
+        found[name] = int((p * len(run.mtp) <= limits.fail_level).sum())
+    return found
+
+
 def draws(run: RunView, other: RunView, count: int) -> list[list[str]]:
     """`red` over random draws of the items that both hold."""
     dice = np.random.default_rng(SEED)
@@ -126,6 +150,13 @@ def page(result: dict[str, Any]) -> str:
             f"{_row(other['mean_margin'])} | {other['other_text']} | {told} | "
             f"{sum(map(bool, other['draws']))} of {len(other['draws'])} |"
         )
+    for other in result["others"]:
+        for arm, count in other["swapped"].items():
+            lines += [
+                "",
+                f"Draft counts of `{arm}` beside those of {other['name']}, each item's two "
+                f"changing places at random: the paired test is red in {count} of {SWAPS:,} cases.",
+            ]
     return "\n".join(lines) + "\n"
 
 
@@ -145,7 +176,15 @@ def main(folder: Path, others: tuple[Path, ...], name: str, count: int, out: Pat
     found = []
     for path in others:
         other = load_run(path)
-        found.append({"name": path.name, **between(run, other), "draws": draws(run, other, count)})
+        swapped = swaps(run, other, SWAPS)
+        found.append(
+            {
+                "name": path.name,
+                **between(run, other),
+                "swapped": swapped,
+                "draws": draws(run, other, count),
+            }
+        )
         click.echo(f"{path.name}: {sum(map(bool, found[-1]['draws']))} red", err=True)
     result = {
         "hardware": dict(run.run.hardware),
