@@ -126,7 +126,7 @@ class Equality(Section, frozen=True):
     baseline a large-margin share above `large_share` warns. The share of answers with a margin
     farther than `loose_drift` from eager's may exceed the baseline's by `drift_rise`; that of
     eager's answers whose mean margin lies farther than `mean_drift` from the accepted one may be
-    `drift_share`."""
+    `drift_share` more than among the accepted runs."""
 
     rounding: float = 1e-4
     rounding_share: float = 0.003

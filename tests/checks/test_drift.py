@@ -152,6 +152,28 @@ def test_mean_margins_beside_the_accepted_in_bfloat16(noisy, every, red):
     assert all("from the accepted ones" in f.message for f in found)
 
 
+def test_accepted_runs_that_move_themselves_allow_for_it(tmp_path):
+    """An engine whose mean margins wander from run to run is not held to repeat itself."""
+    factory = Factory.of(150, arms=arms("eager", "graph"), dtype="bfloat16", device="cuda")
+    dice = np.random.default_rng(4)
+
+    def wandering(name, seed):
+        folder = factory.make(tmp_path / name, seed)
+        for arm in factory.arms:
+            change_records(
+                folder,
+                arm.name,
+                lambda row: {**row, "margins": [m + dice.normal(0, 0.3) for m in row["margins"]]},
+            )
+        return folder
+
+    for seed in range(2):
+        run = wandering(f"a{seed}", seed)
+        accept_baseline(run, "first", force=True, root=tmp_path / "b")
+    baseline = str(tmp_path / "b" / "made" / "bfloat16.json")
+    assert judge(wandering("run", 7), baseline).verdict == "pass"
+
+
 def test_drafts_of_the_same_answer_counted_otherwise(bench):
     redraft(bench, "mtp3", -1, every=60)
     verdict = judge(bench.run, bench.baseline)
