@@ -17,6 +17,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
 Row = dict[str, Any]
+# Seconds that a process may take to end by itself.
+PATIENCE = 30.0
 
 
 class Task(NamedTuple):
@@ -79,9 +81,14 @@ class _Worker:
         return self._process.is_alive()
 
     def stop(self) -> None:
-        self._process.terminate()
-        self._process.join()
+        """Let it end by itself, and end it where it is busy."""
         self.connection.close()
+        if self.task is not None:
+            self._process.terminate()
+        self._process.join(PATIENCE)
+        if self.alive:
+            self._process.kill()
+            self._process.join()
 
     def _end(self) -> str:
         code = self._process.exitcode or 0
