@@ -114,7 +114,7 @@ def _by_rows(signs: Signs) -> Guess:
     steps = max(signs.run.arms[name].arm.mtp for name in signs.wrong) + 1
     if signs.share(1, steps) <= MOST:
         return Guess("D", f"{told}, and only later in an answer{_fallen(signs)}", "C")
-    return _by_steps(signs, f"{told} from their first steps on")
+    return _by_steps(signs, f"{told} from the first steps on")
 
 
 def _by_steps(signs: Signs, told: str) -> Guess:
@@ -142,7 +142,9 @@ def _widths(signs: Signs) -> str:
     arms = signs.run.arms
     wrong = {arms[name].arm.mtp + 1 for name in signs.wrong if name != EAGER}
     right = {arms[name].arm.mtp + 1 for name in signs.drafts - signs.wrong} - wrong
-    told = f"only widths {', '.join(map(str, sorted(wrong)))} are wrong"
+    several = "widths" if len(wrong) > 1 else "width"
+    listed = ", ".join(map(str, sorted(wrong)))
+    told = f"only {several} {listed} {'are' if len(wrong) > 1 else 'is'} wrong"
     if right:
         told += f" ({', '.join(map(str, sorted(right)))} right)"
     if signs.wrong & signs.graphs and (signs.wrong - signs.graphs) - {EAGER}:

@@ -35,7 +35,7 @@ def test_verification_rows_are_wrong_from_the_first(case: Case) -> None:
         change_json(case.run / name / "evidence.json", accepts((0.1, 0.0, 0.0)))
     found = case.records(drifts(1, 2, 3), *names)
     assert (found.family, found.otherwise) == ("A", ["B"])
-    assert "only widths 4 are wrong, with and without graphs from their first" in found.reason
+    assert "only width 4 is wrong, with and without graphs from the first" in found.reason
 
 
 def test_verification_rows_drift_and_drafts_hold(case: Case) -> None:
