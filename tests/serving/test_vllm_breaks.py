@@ -106,10 +106,10 @@ def test_stopped_for_longer_than_the_limit_it_is_noticed_and_the_run_resumes(
     short_task: HarnessTask, eager_server: Live, tmp_path: Path
 ) -> None:
     folder, log = tmp_path / "run", eager_server.log
-    suite = attached("eager", to=eager_server, concurrency=4, stall_s=10.0)
+    suite = attached("eager", to=eager_server, concurrency=4, stall_s=20.0)
     with Saboteur(log, 8 + 6, signalled(log, signal.SIGSTOP)):
         done = run(suite, short_task, folder, items=ITEMS)
-    assert "nothing came from the server for 10 s" in done.failed["eager"]
+    assert "nothing came from the server for 20 s" in done.failed["eager"]
     signalled(log, signal.SIGCONT)()
     assert 0 < len(read_records(folder, "eager")) < ITEMS
     assert verdict(folder).verdict == "incomplete"
@@ -140,7 +140,7 @@ def test_started_anew_under_load_it_ends_the_arm_and_the_run_resumes(
 def test_a_full_queue_is_waited_for_and_counted(
     short_task: HarnessTask, eager_server: Live, tmp_path: Path
 ) -> None:
-    suite = attached("eager", to=eager_server, concurrency=48)
+    suite = replace(attached("eager", to=eager_server, concurrency=48), block_size=64)
     assert run(suite, short_task, tmp_path / "run", items=64).failed == {}
     assert_whole(tmp_path / "run", "eager", 64)
     log = (tmp_path / "run" / "eager" / "engine.log").read_text()
