@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,8 @@ from evalsuite.runview import ABSENT, EAGER, ArmView, Bools, RunView
 # More items tell no more, and reading them takes time.
 MOST_ITEMS = 256
 Key = tuple[str, int]
+# How the runner writes a record's first field.
+FRONT = b'{"item_id":"'
 
 
 class Brief(msgspec.Struct, frozen=True):
@@ -83,24 +85,25 @@ def onsets_of(run: RunView, reference: Reference | None, policy: Policy) -> Onse
     if EAGER not in run.arms or not others:
         return Onsets({}, len(run.ids))
     limits = Limits.of(run, policy)
-    where = np.logical_or.reduce([_differs(arm, limits).any(axis=0) for arm in others])
-    chosen = [int(at) for at in np.flatnonzero(where)]
-    items = len(run.ids) if len(chosen) <= MOST_ITEMS else chosen[MOST_ITEMS]
-    chosen = chosen[:MOST_ITEMS]
-    index = {one: at for at, one in enumerate(run.ids)}
-    wanted = {(run.ids[at], repeat) for at in chosen for repeat in range(run.run.plan.repeats)}
-    theirs = {(brief.item_id, brief.repeat): brief for brief in _briefs(run.folder, EAGER, wanted)}
-    found: dict[str, list[Onset]] = {}
-    for arm in others:
-        pairs = [
-            (brief, theirs[brief.item_id, brief.repeat])
-            for brief in _briefs(run.folder, arm.name, wanted)
-            if (brief.item_id, brief.repeat) in theirs
-        ]
-        onsets = [_onset(ours, eager, index[ours.item_id], limits) for ours, eager in pairs]
-        known = None if reference is None or not limits.exact else _steady(reference, run, arm)
-        kept = [_with_row(arm, one, known) for one in onsets if one is not None]
-        found[arm.name] = sorted(kept, key=lambda one: (one.repeat, one.item))
+    differs = {arm.name: _differs(arm, limits).any(axis=0) for arm in others}
+    places = np.flatnonzero(np.logical_or.reduce(list(differs.values()))).tolist()
+    items = len(run.ids) if len(places) <= MOST_ITEMS else places[MOST_ITEMS]
+    chosen = {
+        (run.ids[at], repeat): at
+        for at in places[:MOST_ITEMS]
+        for repeat in range(run.run.plan.repeats)
+    }
+    theirs = _briefs(run.folder, EAGER, chosen)
+    found = {}
+    for name in [name for name, where in differs.items() if where.any()]:
+        ours = _briefs(run.folder, name, chosen)
+        pairs = [(chosen[key], ours[key], theirs[key]) for key in ours if key in theirs]
+        onsets = [_onset(mine, eager, at, limits) for at, mine, eager in pairs]
+        steady = _steady(reference, run, run.arms[name]) if limits.exact else None
+        found[name] = sorted(
+            (_with_row(run.arms[name], one, steady) for one in onsets if one is not None),
+            key=lambda one: (one.repeat, one.item),
+        )
     return Onsets(found, items)
 
 
@@ -110,23 +113,33 @@ def _differs(arm: ArmView, limits: Limits) -> Bools:
     return np.asarray(there & (parted | (np.nan_to_num(arm.drift) > limits.drift)))
 
 
-def _briefs(folder: Path, arm: str, wanted: set[Key]) -> Iterator[Brief]:
+def _briefs(folder: Path, arm: str, wanted: Collection[Key]) -> dict[Key, Brief]:
     """The wanted records; of a damaged file, which completeness tells of, those before the damage.
 
     They stand in the order of asking, near the front: the rest of the file is not read.
     """
-    decoder, left = msgspec.json.Decoder(Brief), set(wanted)
+    decoder = msgspec.json.Decoder(Brief)
+    found: dict[Key, Brief] = {}
+    names = {item.encode() for item, _ in wanted}
     try:
         with (folder / arm / "records.jsonl").open("rb") as file:
             for line in file:
-                brief = decoder.decode(line)
-                if (brief.item_id, brief.repeat) in left:
-                    left.remove((brief.item_id, brief.repeat))
-                    yield brief
-                if not left:
-                    return
+                if len(found) == len(wanted):
+                    break
+                if _may_be(line, names):
+                    brief = decoder.decode(line)
+                    if (brief.item_id, brief.repeat) in wanted:
+                        found[brief.item_id, brief.repeat] = brief
     except (OSError, msgspec.DecodeError):
-        return
+        return found
+    return found
+
+
+def _may_be(line: bytes, names: set[bytes]) -> bool:
+    """Whether a line may be a record of these items: most need not be decoded to see that not."""
+    if not line.startswith(FRONT):
+        return True
+    return line[len(FRONT) : line.find(b'"', len(FRONT))] in names
 
 
 def _onset(ours: Brief, eager: Brief, item: int, limits: Limits) -> Onset | None:
@@ -163,10 +176,10 @@ def _with_row(arm: ArmView, one: Onset, steady: Bools | None) -> Onset:
     return one._replace(width=width, row=(one.token - 1) % width)
 
 
-def _steady(reference: Reference, run: RunView, arm: ArmView) -> Bools | None:
+def _steady(reference: Reference | None, run: RunView, arm: ArmView) -> Bools | None:
     """Items in whose accepted answers no draft was turned down, of shape (items,)."""
-    known = reference.arms.get(arm.name)
-    if known is None or known.drafted is None or known.accepted is None:
+    known = None if reference is None else reference.arms.get(arm.name)
+    if reference is None or known is None or known.drafted is None or known.accepted is None:
         return None
     if not reference.same_numbers(run):
         return None
