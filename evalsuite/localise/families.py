@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from evalsuite.localise.signs import Signs
+from evalsuite.localise.told import listed
 from evalsuite.runview import EAGER
 
 SEVERAL, MOST = 0.05, 0.5
@@ -85,7 +86,7 @@ def _by_arms(signs: Signs) -> Guess | None:
     wrong = signs.wrong
     if EAGER in wrong or not wrong or not wrong <= signs.graphs:
         return None
-    told = f"only {_listed(wrong)}, which replay graphs, are wrong"
+    told = f"only {listed(sorted(wrong))}, which replay graphs, are wrong"
     if "graph" in wrong:
         return Guess("F", told, "B")
     # Where replay without drafts is right, a graph made for other rows fits too.
@@ -97,7 +98,7 @@ def _by_eager(signs: Signs) -> Guess | None:
         return None
     others = signs.wrong - {EAGER}
     if others and any(signs.onsets.get(name) for name in others):
-        return Guess("C", f"eager is wrong, and {_listed(others)} otherwise than eager", "G")
+        return Guess("C", f"eager is wrong, and {listed(sorted(others))} otherwise than eager", "G")
     told = "every arm is wrong alike, eager too: what is computed, not where it lies"
     return Guess("G", told, "C")
 
@@ -150,7 +151,3 @@ def _widths(signs: Signs) -> str:
     if signs.wrong & signs.graphs and (signs.wrong - signs.graphs) - {EAGER}:
         told += ", with and without graphs"
     return told
-
-
-def _listed(names: set[str]) -> str:
-    return " and ".join(sorted(names))

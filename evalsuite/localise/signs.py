@@ -12,7 +12,7 @@ from evalsuite.checks.drift import EXACT_DTYPES
 from evalsuite.localise.geometry import geometry_of
 from evalsuite.localise.onsets import Onset, onsets_of
 from evalsuite.localise.patterns import patterns_of
-from evalsuite.localise.told import Pattern
+from evalsuite.localise.told import Pattern, listed
 from evalsuite.policy import Policy
 from evalsuite.reference import Reference
 from evalsuite.runview import ABSENT, EAGER, EQUAL, RunView
@@ -194,9 +194,9 @@ class Signs:
             found.append(f"degenerate answers ({', '.join(sorted(rules))})")
         lost = [name for name in self.run.arms if self._lost(name)]
         if lost:
-            found.append(f"hardly an answer of {' and '.join(lost)} right")
+            found.append(f"hardly an answer of {listed(lost)} right")
         for kernel, kinds in self.moved.items():
-            found.append(f"{' and '.join(sorted(kinds))} rows routed to {kernel}")
+            found.append(f"{listed(sorted(kinds))} rows routed to {kernel}")
         return found
 
     def _lost(self, name: str) -> bool:

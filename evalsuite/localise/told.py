@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from evalsuite.records import DiskStruct
 
 # The families of the fault catalogue, in the words of somebody who has to look there.
@@ -16,6 +18,12 @@ FAMILIES = {
     "H": "text that a server hands out",
     "S": "the server's configuration or the harness",
 }
+
+
+def listed(names: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 class Place(DiskStruct, frozen=True):
@@ -68,7 +76,7 @@ class Place(DiskStruct, frozen=True):
         others = len(self.neighbours)
         parts.append(f"beside {others} other request{'s' * (others != 1)}")
         if self.agree:
-            parts.append(f"{' and '.join(self.agree)} agree{'s' * (len(self.agree) == 1)} there")
+            parts.append(f"{listed(self.agree)} agree{'s' * (len(self.agree) == 1)} there")
         return ", ".join(parts)
 
 
