@@ -79,7 +79,9 @@ def _by_drafts(signs: Signs) -> Guess | None:
     eager = signs.drafts - signs.graphs
     if signs.graphs & signs.drafts and eager and not any(signs.says(f"{n} ") for n in eager):
         return Guess("F", "answers are right, and acceptance changed only under replay", "E")
-    return Guess("E", "answers are right to the last margin, and acceptance changed")
+    told = "answers are right to the last margin, and acceptance changed"
+    # No arm drafts without replay that would tell the two apart.
+    return Guess("E", told, "" if eager else "F")
 
 
 def _by_arms(signs: Signs) -> Guess | None:
