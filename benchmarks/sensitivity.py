@@ -14,7 +14,7 @@ import math
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ import torch
 from matplotlib.figure import Figure
 
 from evalsuite.arms import Arm
+from evalsuite.engines.base import Answer, Request
+from evalsuite.faults.answers import Change
 from evalsuite.faults.bench import BATCH, Bench, judged
 from evalsuite.faults.graded import ARMS, GRADES, Grade
 from evalsuite.faults.remembering import RememberingEngine, RememberingSession
@@ -36,13 +38,36 @@ HALVINGS = 4
 
 
 class Beside(RememberingEngine):
-    """The faulty engine, with the healthy one's answers for the arms that do not draft."""
+    """The faulty engine, with the healthy one's answers for the arms that do not draft; or, where
+    the fault is a `change` of answers, the healthy one's with that change."""
 
     healthy: RememberingEngine
+    change: Change | None = None
 
     def start(self, arm: Arm) -> RememberingSession:
-        """The healthy session of an arm without drafts, or one of its own."""
-        return super().start(arm) if arm.mtp else self.healthy.start(arm)
+        """A session of the healthy engine, of its own, or one that changes healthy answers."""
+        if not arm.mtp:
+            return self.healthy.start(arm)
+        if self.change is None:
+            return super().start(arm)
+        return Changed(self.healthy.start(arm), self.change)
+
+
+class Changed(RememberingSession):
+    """Another session's answers, changed on their way."""
+
+    def __init__(self, session: RememberingSession, change: Change) -> None:
+        super().__init__(session)
+        self.session, self.change = session, change
+
+    def generate(self, requests: Sequence[Request], on_answer: Callable[[Answer], None]) -> None:
+        """Hand on the other's answers, changed."""
+
+        def take(answer: Answer) -> None:
+            for one in self.change(answer, 0):
+                on_answer(one)
+
+        self.session.generate(requests, take)
 
 
 class Trials:
@@ -62,6 +87,8 @@ class Trials:
         with grade.at(size, number).active():
             engine = Beside(bench.engine(bench.options(NONE), bench.batch), bench.requests())
             engine.healthy = healthy.engine
+            if grade.change is not None:
+                engine.change = grade.change(size, number)
             try:
                 bench.execute(engine, ARMS, items, folder)
             finally:
@@ -160,29 +187,37 @@ def main(name: str, device: str | None, trials: int, halvings: int, out: Path) -
     """Measure, draw, write."""
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     begun = time.monotonic()
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
         bench = Bench(Path(scratch), where, trials * BATCH[where])
         try:
+            machine = machine_of(bench)
             tried = Trials(bench, trials)
-            rows = [
-                row
-                for grade in GRADES
-                for row in halved(grade, lambda size, grade=grade: tried.at(grade, size), halvings)
-            ]
-            told = bench.remembering().describe()
+            for grade in GRADES:
+                rows += halved(grade, lambda size, grade=grade: tried.at(grade, size), halvings)
+                seconds = round(time.monotonic() - begun, 1)
+                result = {"machine": machine, "items": bench.batch, "seconds": seconds}
+                save({**result, "rows": rows}, out, name)
         finally:
             bench.close()
-    machine = {
+
+
+def machine_of(bench: Bench) -> dict[str, Any]:
+    """What the trials run on."""
+    told = bench.remembering().describe()
+    return {
         "hardware": dict(told.hardware),
         "dtype": told.dtype,
         "torch": torch.__version__,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
     }
-    seconds = time.monotonic() - begun
-    result = {"machine": machine, "items": bench.batch, "seconds": seconds, "rows": rows}
+
+
+def save(result: dict[str, Any], out: Path, name: str) -> None:
+    """Write what there is so far: figures, page and drawing."""
     (out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     (out / f"{name}.md").write_text(page(result, name))
-    draw(rows, bench.batch, out / f"{name}.svg")
+    draw(result["rows"], result["items"], out / f"{name}.svg")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evalsuite.engines.base import Answer
 from evalsuite.faults import seams
-from evalsuite.faults.answers import served
+from evalsuite.faults.answers import Change, served
 from evalsuite.faults.fault import Fault
 from evalsuite.faults.numerics import perturbed
 from evalsuite.faults.patch import Patch
@@ -24,13 +24,15 @@ _LAST_NUMBER = re.compile(r"\d+(?=\D*$)")
 @dataclass(frozen=True)
 class Grade:
     """One kind of corruption of the arm that drafts: `at(size, seed)` makes the fault, `least` and
-    `most` are sizes between which it becomes visible."""
+    `most` are sizes between which it becomes visible. `change` makes what it does to a healthy
+    answer, for one that does nothing else."""
 
     name: str
     unit: str
     least: float
     most: float
     at: Callable[[float, int], Fault]
+    change: Callable[[float, int], Change] | None = None
 
 
 def _fault(name: str, changes: str, patches: Callable[[], Sequence[Patch]]) -> Fault:
@@ -67,17 +69,19 @@ def rows(share: float, seed: int) -> Fault:
 
 def requests(share: float, seed: int) -> Fault:
     """A random share of the answers ends on another number."""
+    changes = f"{share:g} of the answers end on another number"
+    return _fault(f"requests-{share:g}", changes, lambda: served(other_numbers(share, seed)))
 
-    def patches() -> Sequence[Patch]:
-        dice = random.Random(seed)
 
-        def change(answer: Answer, number: int) -> Iterator[Answer]:
-            hit = dice.random() < share
-            yield _other(answer) if hit and answer.text and answer.token_ids else answer
+def other_numbers(share: float, seed: int) -> Change:
+    """What `requests` does to an answer."""
+    dice = random.Random(seed)
 
-        return served(change)
+    def change(answer: Answer, number: int) -> Iterator[Answer]:
+        hit = dice.random() < share
+        yield _other(answer) if hit and answer.text and answer.token_ids else answer
 
-    return _fault(f"requests-{share:g}", f"{share:g} of the answers end on another number", patches)
+    return change
 
 
 def _other(answer: Answer) -> Answer:
@@ -87,7 +91,7 @@ def _other(answer: Answer) -> Answer:
 
 
 GRADES = (
-    Grade("noise", "noise on attention, share of its magnitude", 1e-6, 1.0, noise),
-    Grade("rows", "share of rows hit", 1e-6, 1.0, rows),
-    Grade("requests", "share of requests hit", 1 / 256, 1 / 2, requests),
+    Grade("requests", "share of requests hit", 1 / 256, 1 / 2, requests, other_numbers),
+    Grade("noise", "noise on attention, share of its magnitude", 1e-5, 0.1, noise),
+    Grade("rows", "share of rows hit", 1e-5, 0.1, rows),
 )

@@ -17,7 +17,7 @@ from tiny import prompt, request, tiny_session
 
 from evalsuite.engines.base import Answer
 from evalsuite.engines.mini import MiniSession
-from evalsuite.faults.graded import GRADES, noise, requests, rows
+from evalsuite.faults.graded import GRADES, noise, other_numbers, requests, rows
 
 COUNT = 200
 
@@ -65,6 +65,18 @@ def test_a_share_of_requests_ends_on_another_number(monkeypatch: pytest.MonkeyPa
     assert handed_out(monkeypatch, 1.0, 1, mtp=0) == [answer(n) for n in range(COUNT)]
 
 
+def test_a_healthy_answer_is_changed_on_its_way() -> None:
+    class Healthy:
+        def generate(self, asked: Any, on_answer: Any) -> None:
+            for number in range(3):
+                on_answer(answer(number))
+
+    found: list[Answer] = []
+    changed = sensitivity.Changed(Healthy(), other_numbers(1.0, 0))  # type: ignore[arg-type]
+    changed.generate([], found.append)
+    assert [one.text for one in found] == [answer(n + 1).text for n in range(3)]
+
+
 def margins(k: int) -> list[float]:
     torch.manual_seed(0)
     made = [request(str(n), prompt(20 + n, seed=n), 12) for n in range(3)]
@@ -84,7 +96,7 @@ def test_sizes_close_in_on_where_half_of_the_trials_are_red() -> None:
     def at(size: float) -> dict[str, Any]:
         return {"size": size, "red": 8 if size > 3e-3 else 0, "of": 8}
 
-    found = sensitivity.halved(GRADES[0], at, 6)
+    found = sensitivity.halved(GRADES[2], at, 6)
     below = max(row["size"] for row in found if not row["red"])
     above = min(row["size"] for row in found if row["red"])
     assert len(found) == 8 and below < 3e-3 < above and above / below < 1.3
@@ -94,7 +106,7 @@ def test_sizes_close_in_on_where_half_of_the_trials_are_red() -> None:
 
 @pytest.mark.parametrize("red", [0, 8])
 def test_where_no_size_or_every_size_is_seen_it_ends_all_the_same(red: int) -> None:
-    found = sensitivity.halved(GRADES[2], lambda size: {"size": size, "red": red, "of": 8}, 3)
+    found = sensitivity.halved(GRADES[0], lambda size: {"size": size, "red": red, "of": 8}, 3)
     assert len({row["size"] for row in found}) == 5
 
 
