@@ -5,14 +5,14 @@
 
 vLLM's script is `tests/evals/gsm8k/gsm8k_eval.py` of its repository; its wheels do not hold it.
 lm-eval's client needs `pip install tenacity` (its extra `api`). Programs take turns over the same
-number of few-shot prompts, forwards and backwards. The second table tells what a client adds to the
-time that the server held each answer for.
+number of few-shot prompts, forwards and backwards. Beside the rate, which falls with whatever else
+the machine does, stands the processor time that a client takes for a request. The second table
+tells what a client adds to the time that the server held each answer for.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import platform
@@ -20,7 +20,6 @@ import re
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from _client_peers import SCRIPT, SHOTS, VllmScript, cpu_seconds, lm_eval
 
 from evalsuite.client import Client, ClientSettings, Prompt, Reply
 from evalsuite.engines.serving.gpus import local_hardware
@@ -39,7 +39,6 @@ from gsm_mini.rows import read_split
 HERE = Path(__file__).parent
 HELD = re.compile(r"held=([\d.]+)")
 HOLD = (0.25, 0.75)
-SHOTS = 8
 
 
 def prompts(count: int) -> list[str]:
@@ -84,64 +83,18 @@ def ours(port: int, texts: list[str], concurrency: int, stream: bool) -> list[Re
     return replies
 
 
-def lm_eval(port: int, texts: list[str], concurrency: int) -> None:
-    """Ask by lm-eval's `local-completions`."""
-    from lm_eval.api.instance import Instance
-    from lm_eval.models.openai_completions import LocalCompletionsAPI
-
-    model = LocalCompletionsAPI(
-        base_url=f"http://127.0.0.1:{port}/v1/completions",
-        model="instant",
-        tokenizer_backend=None,
-        tokenized_requests=False,
-        num_concurrent=concurrency,
-        max_retries=1,
-    )
-    arguments = {"until": ["Question:"], "max_gen_toks": 256, "temperature": 0.0}
-    asked = [Instance("generate_until", {}, (text, arguments), n) for n, text in enumerate(texts)]
-    with contextlib.redirect_stderr(io.StringIO()):
-        answers = model.generate_until(asked, disable_tqdm=True)
-    assert len(answers) == len(texts) and all(answers)
-
-
-class VllmScript:
-    """vLLM's script in its own interpreter, on its own data files, which hold our questions."""
-
-    def __init__(self, script: Path, python: str) -> None:
-        self.script, self.python = script, python
-        self.folder = tempfile.mkdtemp()
-
-    def __call__(self, port: int, texts: list[str], concurrency: int) -> float:
-        """Return the seconds that the script itself measured."""
-        rows = read_split("test")
-        asked = [rows[n % len(rows)] for n in range(len(texts))]
-        for name, part in (("train", read_split("fewshot")[:SHOTS]), ("test", asked)):
-            lines = [json.dumps({"question": r["question"], "answer": r["answer"]}) for r in part]
-            Path(self.folder, f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-        done = subprocess.run(
-            [
-                *(self.python, str(self.script), "--port", str(port), "--num-shots", str(SHOTS)),
-                *("--num-questions", str(len(texts)), "--max-concurrency", str(concurrency)),
-            ],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={"TMPDIR": self.folder, "PATH": "/usr/bin:/bin", "HOME": self.folder},
-        )
-        found = re.search(r"Total latency: ([\d.]+) s", done.stdout)
-        assert found is not None and "Error calling" not in done.stdout, done.stdout[-500:]
-        return float(found[1])
-
-
-def timed(program: Callable[[], float | None]) -> float:
-    """Return the seconds that a program took, by its own clock where it has one."""
-    begun = time.perf_counter()
+def timed(program: Callable[[], float | None]) -> tuple[float, float]:
+    """Return the seconds that a program took, by its own clock where it has one, and of them those
+    of the processor."""
+    begun, cpu = time.perf_counter(), cpu_seconds()
     own = program()
-    return time.perf_counter() - begun if own is None else own
+    return time.perf_counter() - begun if own is None else own, cpu_seconds() - cpu
 
 
-def throughput(texts: list[str], concurrency: int, repeats: int, script: VllmScript | None) -> Any:
-    """Return requests per second by program, a value for each repeat."""
+def throughput(
+    texts: list[str], concurrency: int, repeats: int, script: VllmScript | None
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Return requests per second, and microseconds of the processor a request, by program."""
     with server() as port:
         programs: dict[str, Callable[[], float | None]] = {
             "evalsuite": lambda: _none(ours(port, texts, concurrency, False)),
@@ -150,13 +103,21 @@ def throughput(texts: list[str], concurrency: int, repeats: int, script: VllmScr
         if find_spec("tenacity") is not None:
             programs["lm-eval local-completions"] = lambda: lm_eval(port, texts, concurrency)
         if script is not None:
-            programs["vLLM gsm8k_eval.py"] = lambda: script(port, texts, concurrency)
-        seconds: dict[str, list[float]] = {name: [] for name in programs}
+            script.measure_start(port)
+            programs[SCRIPT] = lambda: script(port, texts, concurrency)
+        taken: dict[str, list[tuple[float, float]]] = {name: [] for name in programs}
         for repeat in range(repeats):
             order = list(programs) if repeat % 2 == 0 else list(reversed(programs))
             for name in order:
-                seconds[name].append(timed(programs[name]))
-    return {name: [len(texts) / one for one in values] for name, values in seconds.items()}
+                taken[name].append(timed(programs[name]))
+    starting = {SCRIPT: script.starting_cpu_s} if script is not None else {}
+    count = len(texts)
+    rates = {name: [count / wall for wall, _ in turns] for name, turns in taken.items()}
+    cpu = {
+        name: [(used - starting.get(name, 0.0)) / count * 1e6 for _, used in turns]
+        for name, turns in taken.items()
+    }
+    return rates, cpu
 
 
 def _none(value: object) -> None:
@@ -187,12 +148,17 @@ def page(result: dict[str, Any]) -> str:
         f"{result['concurrency']} at once, a server that answers at once in a process of its own. "
         f"Load average before: {result['load_before']} on {os.cpu_count()} cores.",
         "",
-        f"| client | requests a second, median of {result['repeats']} | lowest | highest |",
-        "| --- | --- | --- | --- |",
+        f"| client | requests a second, median of {result['repeats']} | lowest | highest | "
+        "processor µs a request, median | lowest |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     for name, rates in result["requests_per_second"].items():
-        middle = statistics.median(rates)
-        lines.append(f"| {name} | {middle:.0f} | {min(rates):.0f} | {max(rates):.0f} |")
+        cpu = result["cpu_us_per_request"][name]
+        middle, middle_cpu = statistics.median(rates), statistics.median(cpu)
+        lines.append(
+            f"| {name} | {middle:.0f} | {min(rates):.0f} | {max(rates):.0f} | {middle_cpu:.0f} | "
+            f"{min(cpu):.0f} |"
+        )
     lines += [
         "",
         f"Added latency at {result['concurrency']} requests at once, each held for {HOLD[0]} to "
@@ -228,6 +194,8 @@ def main(
     texts = prompts(count)
     script = None if vllm_script is None else VllmScript(vllm_script, vllm_python)
     hardware = local_hardware(1)
+    load = round(os.getloadavg()[0], 1)
+    rates, cpu = throughput(texts, concurrency, repeats, script)
     result: dict[str, Any] = {
         "machine": f"{hardware['name']}",
         "date": str(date.today()),
@@ -235,8 +203,9 @@ def main(
         "characters": len(texts[0]),
         "concurrency": concurrency,
         "repeats": repeats,
-        "load_before": round(os.getloadavg()[0], 1),
-        "requests_per_second": throughput(texts, concurrency, repeats, script),
+        "load_before": load,
+        "requests_per_second": rates,
+        "cpu_us_per_request": cpu,
         "added_ms": added(texts[: 12 * concurrency], concurrency),
     }
     text = page(result)
