@@ -49,6 +49,7 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.task: Task | None = None
+        self._idle = True
         self._begun = 0.0
         self._limit = limit
         self._process = context.Process(
@@ -58,7 +59,7 @@ class _Worker:
         theirs.close()
 
     def give(self, task: Task) -> None:
-        self.task, self._begun = task, time.monotonic()
+        self.task, self._idle, self._begun = task, False, time.monotonic()
         self.connection.send(task)
 
     def take(self) -> Done:
@@ -68,9 +69,11 @@ class _Worker:
         except (EOFError, ConnectionError):
             self._process.join()
             return self.done(None, self._end())
+        self._idle = True
         return self.done(row, None)
 
     def done(self, row: Row | None, problem: str | None) -> Done:
+        """Its task with what became of it, and no task any more."""
         if self.task is None:
             raise RuntimeError("a worker without a task was asked for its result")
         task, self.task = self.task, None
@@ -83,7 +86,7 @@ class _Worker:
     def stop(self) -> None:
         """Let it end by itself, and end it where it is busy."""
         self.connection.close()
-        if self.task is not None:
+        if not self._idle:
             self._process.terminate()
         self._process.join(PATIENCE)
         if self.alive:

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,13 @@ def test_a_task_that_ends_its_process_is_told_and_the_others_go_on(
     assert gone(tmp_path)
 
 
-def test_what_is_not_done_in_time_is_told_as_such(tmp_path: Path) -> None:
+def test_what_is_not_done_in_time_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(process: object) -> None:
+        raise AssertionError("it was waited for and not ended")
+
+    monkeypatch.setattr(SpawnProcess, "kill", killed)
     found = done(tmp_path, "hangs", "fine", processes=1, ends=time.monotonic() + 2)
     assert problems(found) == {"hangs": "the time was up", "fine": "the time was up"}
     assert gone(tmp_path)
