@@ -56,11 +56,12 @@ def figures(folder: Path, run: Run) -> dict[str, dict[str, Any]]:
 
 def page(run: Run, runs: list[dict[str, dict[str, Any]]], name: str, note: str) -> str:
     """The Markdown page; medians over the runs."""
-    hardware = run.hardware
+    hardware, torch = run.hardware, run.software.get("torch")
+    engine = f"torch {torch}" if torch else f"{run.engine.name} {run.engine.version}"
     lines = [
         f"# Full runs of {run.suite} on {hardware.get('name')}",
         "",
-        f"{run.created[:10]}, {len(runs)} runs, {run.dtype}, torch {run.software.get('torch')}, "
+        f"{run.created[:10]}, {len(runs)} runs, {run.dtype}, {engine}, "
         f"{run.engine.concurrency or 'the default number of'} requests at once; "
         f"`python benchmarks/full_runs.py RUN … --name {name}`. Medians over the runs; ratio: "
         "`graph` over `eager`, `mtpK` over `graph`.",
