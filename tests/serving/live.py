@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from evalsuite.client import Client, ClientSettings
+from evalsuite.client import Client, ClientSettings, Prompt
 from evalsuite.engines.serving.process import ServerProcess, free_port
 from evalsuite.engines.serving.starting import readiness
 from evalsuite.paths import PACKAGE, ROOT
@@ -72,6 +72,8 @@ class Live:
         probe = Client(ClientSettings(self.url, self.model, api_key=self.key))
         try:
             self.process.wait_until(readiness(probe, self.url), START_LIMIT_S)
+            # The first answer takes longer than all later ones.
+            probe.ask([Prompt("first", "2 + 2 =", 4)], lambda reply: None)
         except BaseException:
             self.process.stop()
             raise

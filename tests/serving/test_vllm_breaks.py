@@ -34,7 +34,8 @@ def _one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Saboteur:
-    """Calls `act` once `count` answers stand in the server's log behind those that did before."""
+    """Calls `act` once the server's log tells of `count` answers more than now. It tells of each
+    when it begins; with four at a time, all but the last four have ended."""
 
     def __init__(self, log: Path, count: int, act: Callable[[], None]) -> None:
         self._log, self._act = log, act
@@ -57,7 +58,7 @@ class Saboteur:
 
 
 def answered(log: Path) -> int:
-    """Return how many requests the server has answered, the warm-ups' eight included."""
+    """Return how many answers the server has begun, those of the warm-ups' eight included."""
     return log.read_text(errors="replace").count("POST /v1/completions") if log.exists() else 0
 
 
@@ -87,7 +88,7 @@ def test_killed_it_leaves_no_process_and_resumes_without_asking_twice(
     log = folder / "graph" / "engine.log"
     # In another mode than asked besides, so that one pair of starts shows both.
     suite = started("graph", concurrency=4, arm_args={"graph": "--enforce-eager"})
-    with Saboteur(log, 8 + 6, signalled(log, signal.SIGKILL)):
+    with Saboteur(log, 8 + 10, signalled(log, signal.SIGKILL)):
         done = run(suite, short_task, folder, items=ITEMS)
     assert "the server is gone" in done.failed["graph"]
     assert processes(log) == []
@@ -106,10 +107,10 @@ def test_stopped_for_longer_than_the_limit_it_is_noticed_and_the_run_resumes(
     short_task: HarnessTask, eager_server: Live, tmp_path: Path
 ) -> None:
     folder, log = tmp_path / "run", eager_server.log
-    suite = attached("eager", to=eager_server, concurrency=4, stall_s=20.0)
-    with Saboteur(log, 8 + 6, signalled(log, signal.SIGSTOP)):
+    suite = attached("eager", to=eager_server, concurrency=4, stall_s=30.0)
+    with Saboteur(log, 8 + 10, signalled(log, signal.SIGSTOP)):
         done = run(suite, short_task, folder, items=ITEMS)
-    assert "nothing came from the server for 20 s" in done.failed["eager"]
+    assert "nothing came from the server for 30 s" in done.failed["eager"]
     signalled(log, signal.SIGCONT)()
     assert 0 < len(read_records(folder, "eager")) < ITEMS
     assert verdict(folder).verdict == "incomplete"
@@ -128,7 +129,7 @@ def test_started_anew_under_load_it_ends_the_arm_and_the_run_resumes(
         eager_server.stop()
         eager_server.start()
 
-    with Saboteur(log, 8 + 6, restart):
+    with Saboteur(log, 8 + 10, restart):
         done = run(suite, short_task, folder, items=ITEMS)
     told = done.failed["eager"]
     assert "the server is gone" in told or "started anew" in told
