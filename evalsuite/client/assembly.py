@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from evalsuite.client.errors import NoAnswer
+from evalsuite.client.errors import TRY_AGAIN, NoAnswer, TryAgain
 from evalsuite.client.settings import Finish, Reply, Thinking
 from evalsuite.client.wire import Choice, Chunk, MetaInfo, Usage, margins_of, margins_of_meta
 
@@ -27,9 +27,14 @@ class Assembly:
     histogram: list[int] | None = None
 
     def add(self, chunk: Chunk) -> None:
-        """Take a piece. Raises NoAnswer where the server says that something failed."""
+        """Take a piece. Raises NoAnswer where the server says that something failed, and TryAgain
+        where another attempt may help: some find out that they are full after they said 200."""
         if chunk.error is not None:
-            raise NoAnswer("server error", f"the server reports: {str(chunk.error)[:300]}")
+            told = f"the server reports: {str(chunk.error)[:300]}"
+            code = chunk.error.get("code") if isinstance(chunk.error, dict) else None
+            if isinstance(code, int) and code in TRY_AGAIN and not self.started:
+                raise TryAgain(str(code), told)
+            raise NoAnswer("server error", told)
         if chunk.usage is not None:
             self.usage = chunk.usage
         if chunk.metrics is not None and chunk.metrics.speculative_decoding is not None:

@@ -11,11 +11,10 @@ import msgspec
 from yarl import URL
 
 from evalsuite.client.assembly import Assembly
-from evalsuite.client.errors import BrokenOff, NoAnswer, ServerRefused, TryAgain
+from evalsuite.client.errors import TRY_AGAIN, BrokenOff, NoAnswer, ServerRefused, TryAgain
 from evalsuite.client.events import Events
 from evalsuite.client.wire import Chunk, decode_chunk
 
-TRY_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 REFUSES_ALL = frozenset({401, 403, 404, 405, 501})
 SHOWN = 300
 READ_OFF_S = 1.0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# Codes under which another attempt may help, where nothing of an answer has come.
+TRY_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+
 
 class ClientError(RuntimeError):
     """Nothing more can be asked of this server: an arm ends here."""

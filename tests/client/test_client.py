@@ -245,6 +245,27 @@ def test_what_failed_before_a_token_came_is_tried_again_and_counted(fault: Any, 
     assert f"10 retries ({kind}: 10)" in str(client.counts)
 
 
+@pytest.mark.parametrize(("begun", "attempts"), [(False, 3), (True, 1)])
+def test_a_full_server_that_says_so_inside_its_answer_is_asked_again(
+    begun: bool, attempts: int
+) -> None:
+    asked = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        full = {"error": {"message": "busy", "type": "Service Unavailable", "code": 503}}
+        if asked < 3:
+            return await stream(request, events(*([piece(" 4")] if begun else []), full, "[DONE]"))
+        return await stream(request, events(piece(" 4", "stop"), "[DONE]"))
+
+    with served(app_of(handler)) as url:
+        replies, client = ask(settings(url))
+    assert asked == attempts
+    assert client.counts.retries == ({} if begun else {"503": 2})
+    assert (replies[0].error is None) is not begun
+
+
 def test_a_server_that_asks_for_patience_is_given_it() -> None:
     handler, _ = flaky(_status(429, **{"Retry-After": "1"}))
     with served(app_of(handler)) as url:
