@@ -30,11 +30,11 @@ class Assembly:
         """Take a piece. Raises NoAnswer where the server says that something failed, and TryAgain
         where another attempt may help: some find out that they are full after they said 200."""
         if chunk.error is not None:
-            told = f"the server reports: {str(chunk.error)[:300]}"
+            why = f"the server reports: {str(chunk.error)[:300]}"
             code = chunk.error.get("code") if isinstance(chunk.error, dict) else None
             if isinstance(code, int) and code in TRY_AGAIN and not self.started:
-                raise TryAgain(str(code), told)
-            raise NoAnswer("server error", told)
+                raise TryAgain(str(code), why)
+            raise NoAnswer("server error", why)
         if chunk.usage is not None:
             self.usage = chunk.usage
         if chunk.metrics is not None and chunk.metrics.speculative_decoding is not None:
