@@ -134,16 +134,19 @@ def draw(rows: list[dict[str, Any]], items: int, path: Path) -> None:
             mine = [row for row in rows if row["grade"] == grade.name]
             shares = [row["red"] / row["of"] for row in mine]
             axes.plot([row["size"] for row in mine], shares, "o-", color="#2166ac")
+            before = None
             for row, share in zip(mine, shares, strict=True):
-                if row["first"]:
+                first = next(iter(row["first"]), None)
+                # Said where it changes: names of neighbouring points would lie on each other.
+                if first is not None and first != before:
                     axes.annotate(
-                        next(iter(row["first"])),
+                        first,
                         (row["size"], share),
-                        xytext=(0, -11 if share > 0.5 else 6),
+                        xytext=(6, -3),
                         textcoords="offset points",
-                        ha="center",
-                        fontsize=6.5,
+                        fontsize=7,
                     )
+                before = first
             axes.set_xscale("log")
             axes.set_xlabel(grade.unit)
             axes.set_ylim(-0.06, 1.1)
@@ -161,8 +164,8 @@ def page(result: dict[str, Any], name: str) -> str:
         f"{hardware['name']} ({hardware['device']}), {machine['dtype']}, torch {machine['torch']}, "
         f"{machine['date']}, {counted(round(result['seconds'] / 60), 'minute')}. The fault is in "
         f"the arm that drafts (eager-mtp3), eager is beside it; a trial has {items} items of its "
-        "own and is held against a healthy run of the same machine. At each point the check that "
-        "failed first in most of the red trials.",
+        "own and is held against a healthy run of the same machine. A point has the name of the "
+        "check that failed first in most of its red trials, where the point before has another.",
         "",
         f"![share of trials that are red, by size of the corruption]({name}.svg)",
         "",
