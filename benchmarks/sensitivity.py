@@ -142,7 +142,7 @@ def draw(rows: list[dict[str, Any]], items: int, path: Path) -> None:
                     axes.annotate(
                         first,
                         (row["size"], share),
-                        xytext=(6, -3),
+                        xytext=(6, -11),
                         textcoords="offset points",
                         fontsize=7,
                     )
