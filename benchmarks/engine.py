@@ -250,7 +250,9 @@ def main(
     engine = open_engine(model=None, dtype=None, device=None, concurrency=None, options=options)
     on_gpu = engine.device.type == "cuda"
     name = name or ("engine-gpu" if on_gpu else "engine-cpu")
-    sizes = sizes or ("1:4,8:32,32:96,128:384,256:768" if on_gpu else "1:4,4:16,8:32,16:48,32:64,64:128")
+    sizes = sizes or (
+        "1:4,8:32,32:96,128:384,256:768" if on_gpu else "1:4,4:16,8:32,16:48,32:64,64:128"
+    )
     drafts = drafts or ("1,32,256" if on_gpu else "4")
     record: dict[str, Any] = {
         "name": name,
