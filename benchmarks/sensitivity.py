@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -161,8 +160,9 @@ def page(result: dict[str, Any], name: str) -> str:
     lines = [
         "# How small a corruption the gate sees",
         "",
-        f"{hardware['name']} ({hardware['device']}), {machine['dtype']}, torch {machine['torch']}, "
-        f"{machine['date']}, {counted(round(result['seconds'] / 60), 'minute')}. The fault is in "
+        f"{hardware['name']} ({hardware['device']}), {machine['dtype']}, torch "
+        f"{machine['software']['torch']}, {machine['date']}, "
+        f"{counted(round(result['seconds'] / 60), 'minute')}. The fault is in "
         f"the arm that drafts (eager-mtp3), eager is beside it; a trial has {items} items of its "
         "own and is held against a healthy run of the same machine. A point has the name of the "
         "check that failed first in most of its red trials, where the point before has another.",
@@ -194,7 +194,7 @@ def main(name: str, device: str | None, trials: int, halvings: int, out: Path) -
     with tempfile.TemporaryDirectory() as scratch:
         bench = Bench(Path(scratch), where, trials * BATCH[where])
         try:
-            machine = machine_of(bench)
+            machine = bench.machine()
             tried = Trials(bench, trials)
             for grade in GRADES:
                 rows += halved(grade, lambda size, grade=grade: tried.at(grade, size), halvings)
@@ -203,17 +203,6 @@ def main(name: str, device: str | None, trials: int, halvings: int, out: Path) -
                 save({**result, "rows": rows}, out, name)
         finally:
             bench.close()
-
-
-def machine_of(bench: Bench) -> dict[str, Any]:
-    """What the trials run on."""
-    told = bench.remembering().describe()
-    return {
-        "hardware": dict(told.hardware),
-        "dtype": told.dtype,
-        "torch": torch.__version__,
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-    }
 
 
 def save(result: dict[str, Any], out: Path, name: str) -> None:

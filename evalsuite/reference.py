@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -25,6 +26,7 @@ from evalsuite.runview import ABSENT, CODE, ArmView, Bools, Floats, Int8, Ints, 
 from evalsuite.walls import arm_seconds, ratios_in
 
 Number = TypeVar("Number", np.int8, np.int32, np.float64)
+Counted = TypeVar("Counted", Shares, Drifted)
 # Stands for the answers to an item that the baseline does not have.
 _UNKNOWN = Cell(text=None, outcome="error", rule=None, confidence=None)
 
@@ -34,8 +36,9 @@ class ReferenceArm:
     """One arm: `outcome` codes and flags of shape (units, items), aligned to the run judged.
 
     `high` and `low` tell where a rule of that confidence saw something; `shares` and `drafts` are
-    pooled over runs, None where they are not known. `texts`, `mean_margin` (NaN where unknown),
-    `drafted` and `accepted` (-1) are by unit and item too; None where no answer has them.
+    pooled over runs, None where they are not known. `texts`, `mean_margin` (NaN where unknown) and
+    `counts`, drafted and accepted tokens (-1), are by unit and item too; None where no answer has
+    them.
     """
 
     outcome: Int8
@@ -46,8 +49,7 @@ class ReferenceArm:
     accuracy: float
     texts: Sequence[Sequence[str | None]] = ()
     mean_margin: Floats | None = None
-    drafted: Ints | None = None
-    accepted: Ints | None = None
+    counts: tuple[Ints, Ints] | None = None
     drifted: Drifted | None = None
 
     @property
@@ -58,6 +60,12 @@ class ReferenceArm:
     def are(self, outcome: str) -> Int8:
         """1 where the outcome is `outcome`, else 0."""
         return np.asarray(self.outcome == CODE[outcome]).astype(np.int8)
+
+    def equal_texts(self, arm: ArmView) -> Iterator[Bools]:
+        """For each unit, where an arm's answers (repeats, items) have its text."""
+        texts = np.array(arm.texts, object)
+        for row in self.texts:
+            yield np.asarray(texts == np.array(row, object))
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,11 @@ class Reference:
     def same_numbers(self, run: RunView) -> bool:
         """Whether the run was made with the same weights in the same type."""
         return (self.dtype, self.model_hash) == (run.run.dtype, run.run.model_hash)
+
+
+def accepted_arm(reference: Reference | None, name: str) -> ReferenceArm | None:
+    """Return what is accepted of an arm; None without a reference, or where it lacks the arm."""
+    return None if reference is None else reference.arms.get(name)
 
 
 def from_baseline(
@@ -111,8 +124,7 @@ def from_run(view: RunView, ids: Sequence[str], limits: Equality) -> Reference:
             accuracy=float(arm.correct.mean()),
             texts=[[row[column] for column in columns] for row in arm.texts],
             mean_margin=known_values(arm.mean_margin[:, columns]),
-            drafted=known_values(arm.drafted[:, columns]),
-            accepted=known_values(arm.accepted[:, columns]),
+            counts=known_counts(arm.drafted[:, columns], arm.accepted[:, columns]),
             drifted=drifted_of(arm, limits.loose_drift),
         )
     known = np.ones(len(columns), dtype=bool)
@@ -188,29 +200,34 @@ def pooled_drafts(parts: Sequence[Drafts | None]) -> Drafts | None:
 
 def pooled_shares(parts: Sequence[Shares | None]) -> Shares | None:
     """Add up shares over runs that count the same margins as the last; None where none tells."""
-    known = [part for part in parts if part is not None]
-    known = [part for part in known if part.margin == known[-1].margin]
-    if not known:
-        return None
-    names = [name for name in Shares.__struct_fields__ if name != "margin"]
-    sums = {name: sum(getattr(part, name) for part in known) for name in names}
-    return Shares(margin=known[-1].margin, **sums)
+    return _summed(parts, "margin")
 
 
 def pooled_drifted(parts: Sequence[Drifted | None]) -> Drifted | None:
     """Add up drifts over runs that have the limit of the last; None where none tells."""
+    return _summed(parts, "limit")
+
+
+def _summed(parts: Sequence[Counted | None], key: str) -> Counted | None:
+    """Add up every field but `key`, over the parts that have the last one's."""
     known = [part for part in parts if part is not None]
-    known = [part for part in known if part.limit == known[-1].limit]
     if not known:
         return None
-    compared, drifted = sum(p.compared for p in known), sum(p.drifted for p in known)
-    return Drifted(limit=known[-1].limit, compared=compared, drifted=drifted)
+    last = known[-1]
+    same = [part for part in known if getattr(part, key) == getattr(last, key)]
+    names = [name for name in last.__struct_fields__ if name != key]
+    sums = {name: sum(getattr(part, name) for part in same) for name in names}
+    return msgspec.structs.replace(last, **sums)
 
 
-def known_values(values: npt.NDArray[Number]) -> npt.NDArray[Number] | None:
-    """Return `values`, or None where none of them is known (all NaN, or all negative)."""
-    known = values >= 0 if np.issubdtype(values.dtype, np.integer) else ~np.isnan(values)
-    return values if known.any() else None
+def known_values(values: Floats) -> Floats | None:
+    """Return `values`, or None where none of them is known."""
+    return None if np.isnan(values).all() else values
+
+
+def known_counts(drafted: Ints, accepted: Ints) -> tuple[Ints, Ints] | None:
+    """Return both counts, or None where no answer has them."""
+    return (drafted, accepted) if ((drafted >= 0) & (accepted >= 0)).any() else None
 
 
 def _baseline_arm(
@@ -242,8 +259,7 @@ def _baseline_arm(
         accuracy=float(np.mean([one.accuracy for one in figures])),
         texts=_texts(rows, name, units),
         mean_margin=known_values(shaped([cell.margin for cell in flat], np.float64)),
-        drafted=known_values(shaped(drafted, np.int32)),
-        accepted=known_values(shaped(accepted, np.int32)),
+        counts=known_counts(shaped(drafted, np.int32), shaped(accepted, np.int32)),
         drifted=pooled_drifted([one.drifted for one in figures]),
     )
 

@@ -33,6 +33,7 @@ Int8 = npt.NDArray[np.int8]
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+EXACT_DTYPES = ("float32", "float64")
 ARRAYS = (
     *("outcome", "divergence", "margin", "drift", "drift_at", "mean_margin", "same_text"),
     *("drafted", "accepted", "block", "started", "ended"),
@@ -153,6 +154,12 @@ class RunView:
     def mtp(self) -> list[str]:
         """Names of the arms that speculate."""
         return [name for name, view in self.arms.items() if view.arm.mtp]
+
+    @property
+    def exact(self) -> bool:
+        """Whether numbers of a right engine differ by rounding alone: where keys are chosen by a
+        hard top-k, rounding in a shorter type leads to other keys."""
+        return self.run.dtype in EXACT_DTYPES
 
     @property
     def on_gpu(self) -> bool:

@@ -13,7 +13,7 @@ from evalsuite.errors import EXIT_FAIL, EXIT_INCOMPLETE, EXIT_PASS
 from evalsuite.localise import Localisation
 from evalsuite.policy import Policy
 from evalsuite.records import DiskStruct
-from evalsuite.reference import Reference
+from evalsuite.reference import Reference, accepted_arm
 from evalsuite.runview import CODE, RunView
 from evalsuite.stats import AccuracyDecision, Interval, wilson
 from evalsuite.walls import arm_seconds, compared_with, ratios_in
@@ -159,7 +159,7 @@ def _arm(
     answers = int((arm.outcome >= 0).sum())
     right = int(arm.correct.sum())
     between = wilson(right, answers) if answers else Interval(0.0, 0.0)
-    accepted = None if reference is None else reference.arms.get(name)
+    accepted = accepted_arm(reference, name)
     evidence = arm.evidence
     rates = None
     if evidence is not None and evidence.drafts and evidence.accepted_per_position is not None:

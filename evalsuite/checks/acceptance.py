@@ -10,7 +10,7 @@ from evalsuite.checks.drafts import paired, paired_drafts
 from evalsuite.checks.finding import Finding
 from evalsuite.policy import Policy
 from evalsuite.records import Evidence
-from evalsuite.reference import Reference
+from evalsuite.reference import Reference, accepted_arm
 from evalsuite.runview import ArmView, RunView
 
 CHECK = "acceptance"
@@ -38,7 +38,7 @@ def acceptance(run: RunView, reference: Reference | None, policy: Policy) -> lis
 
 
 def _pairs(run: RunView, reference: Reference, name: str) -> bool:
-    known = reference.arms.get(name)
+    known = accepted_arm(reference, name)
     return known is not None and paired(run.arms[name], known) is not None
 
 
@@ -104,7 +104,7 @@ def _positions(
 def _against(arm: ArmView, reference: Reference | None, policy: Policy) -> Iterator[Finding]:
     rates = _rates(arm.evidence)
     drafts = arm.evidence.drafts if arm.evidence is not None and arm.evidence.drafts else 0
-    known = None if reference is None else reference.arms.get(arm.name)
+    known = accepted_arm(reference, arm.name)
     accepted = None if known is None else known.drafts
     if accepted is None:
         if rates and rates[0] >= 1.0:

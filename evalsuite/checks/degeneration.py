@@ -10,7 +10,7 @@ from evalsuite.checks.finding import Finding, Status, some
 from evalsuite.checks.rates import Rise, of_arm, rises
 from evalsuite.degenerate import AnswerView, Shift, compare, distribution
 from evalsuite.policy import Policy
-from evalsuite.reference import Reference
+from evalsuite.reference import Reference, accepted_arm
 from evalsuite.runview import ABSENT, EAGER, ArmView, Int8, RunView
 
 CHECK = "degeneration"
@@ -39,7 +39,7 @@ def _certain(
     high = arm.flagged(True)
     if not high.any():
         return
-    accepted = None if reference is None else reference.arms.get(arm.name)
+    accepted = accepted_arm(reference, arm.name)
     if accepted is not None and accepted.high.any() and arm.complete:
         yield from _weak_model(run, arm, reference, policy)
         return

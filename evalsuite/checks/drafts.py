@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evalsuite.checks.drift import EXACT_DTYPES
 from evalsuite.checks.finding import Finding, some
 from evalsuite.policy import Policy
-from evalsuite.reference import Reference, ReferenceArm
+from evalsuite.reference import Reference, ReferenceArm, accepted_arm
 from evalsuite.runview import ABSENT, ArmView, Bools, Ints, RunView
 from evalsuite.stats import sign_flip_pvalue
 
@@ -39,9 +38,9 @@ class Paired(NamedTuple):
 
 def paired(arm: ArmView, accepted: ReferenceArm) -> Paired | None:
     """Pair the counts of an arm with accepted ones; None where these have none."""
-    if accepted.drafted is None or accepted.accepted is None or not arm.complete:
+    if accepted.counts is None or not arm.complete:
         return None
-    parts = (arm.drafted, arm.accepted, accepted.drafted, accepted.accepted)
+    parts = (arm.drafted, arm.accepted, *accepted.counts)
     items = np.logical_and.reduce([(part >= 0).all(axis=0) for part in parts])
     return Paired(items, *(part[:, items] for part in parts)) if items.any() else None
 
@@ -50,7 +49,7 @@ def paired_drafts(
     run: RunView, arm: ArmView, reference: Reference | None, policy: Policy
 ) -> Iterator[Finding]:
     """Judge an arm's draft counts item by item beside the accepted ones."""
-    known = None if reference is None else reference.arms.get(arm.name)
+    known = accepted_arm(reference, arm.name)
     if reference is None or known is None or not reference.same_numbers(run):
         return
     yield from _untold(arm, known)
@@ -61,7 +60,7 @@ def paired_drafts(
     pairs = paired(arm, known)
     if pairs is None:
         return
-    if run.run.dtype in EXACT_DTYPES:
+    if run.exact:
         changed, compared = _changed(arm, known)
         if int(changed.sum()) > policy.acceptance.changed_share * int(compared.sum()):
             yield _otherwise(run, arm, changed, compared, pairs)
@@ -73,7 +72,7 @@ def _untold(arm: ArmView, known: ReferenceArm) -> Iterator[Finding]:
     """Counts in some records only, or in none where accepted answers have them."""
     answered = int((arm.outcome != ABSENT).sum()) - int(arm.are("error").sum())
     absent = answered - int((arm.drafted >= 0).sum())
-    if known.drafted is not None and absent > 0:
+    if known.counts is not None and absent > 0:
         yield Finding(
             check=CHECK,
             status="missing",
@@ -95,15 +94,12 @@ def _more_than_drafted(run: RunView, arm: ArmView, where: Bools) -> Finding:
 
 def _changed(arm: ArmView, known: ReferenceArm) -> tuple[Bools, Bools]:
     """Where counts are those of no accepted answer of the same text, and where there is one."""
-    assert known.drafted is not None and known.accepted is not None
-    texts = np.array(arm.texts, object)
+    assert known.counts is not None
     compared, same = np.zeros(arm.shape, bool), np.zeros(arm.shape, bool)
-    for unit, row in enumerate(known.texts):
-        told = (arm.drafted >= 0) & (known.drafted[unit] >= 0)
-        equal = (texts == np.array(row, object)) & told
-        compared |= equal
-        counts = (arm.drafted == known.drafted[unit]) & (arm.accepted == known.accepted[unit])
-        same |= equal & counts
+    for equal, drafted, accepted in zip(known.equal_texts(arm), *known.counts, strict=True):
+        told = equal & (arm.drafted >= 0) & (drafted >= 0)
+        compared |= told
+        same |= told & (arm.drafted == drafted) & (arm.accepted == accepted)
     return compared & ~same, compared
 
 

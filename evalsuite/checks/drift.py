@@ -21,7 +21,6 @@ from evalsuite.reference import Reference, ReferenceArm, drifted_of
 from evalsuite.runview import EAGER, ArmView, Bools, Floats, RunView
 
 CHECK = "equality"
-EXACT_DTYPES = ("float32", "float64")
 # Rounding has either sign: the mean over an answer moves less than its worst margin does.
 MEAN = 0.1
 
@@ -42,7 +41,7 @@ def against_eager(
     run: RunView, arm: ArmView, reference: Reference | None, policy: Policy
 ) -> Iterator[Finding]:
     """Judge the margins of an arm beside those of eager, over the tokens that the two share."""
-    if run.run.dtype in EXACT_DTYPES:
+    if run.exact:
         yield from _exact(run, arm, policy)
     elif reference is not None and arm.name in reference.arms and reference.same_numbers(run):
         yield from _more_drifted(run, arm, reference.arms[arm.name].drifted, policy)
@@ -55,16 +54,13 @@ def against_accepted(
 
     Without eager every arm is judged. Other weights or another type have other numbers: nothing.
     """
-    if reference is None or not reference.same_numbers(run):
-        return
-    for name in [EAGER] if EAGER in run.arms else run.arms:
-        accepted = reference.arms.get(name)
-        held = None if accepted is None else held_against(run.arms[name], accepted)
-        if accepted is None or held is None:
+    for name, accepted in _judged_arms(run, reference):
+        held = held_against(run.arms[name], accepted)
+        if held is None:
             continue
         if run.arms[name].complete and np.isnan(run.arms[name].mean_margin).all():
             yield _without_margins(name)
-        elif run.run.dtype in EXACT_DTYPES:
+        elif run.exact:
             yield from _exact_accepted(run, run.arms[name], held, policy)
         else:
             usual = own_spread(accepted, policy.equality.mean_drift)
@@ -73,11 +69,16 @@ def against_accepted(
 
 def judges_accepted(run: RunView, reference: Reference | None) -> bool:
     """Whether the reference keeps margins that eager's, or else any arm's, can be held against."""
+    return any(arm.mean_margin is not None for _, arm in _judged_arms(run, reference))
+
+
+def _judged_arms(run: RunView, reference: Reference | None) -> Iterator[tuple[str, ReferenceArm]]:
+    """Eager, or every arm without it, with what was accepted of it in the same numbers."""
     if reference is None or not reference.same_numbers(run):
-        return False
-    names = [EAGER] if EAGER in run.arms else list(run.arms)
-    arms = [reference.arms[name] for name in names if name in reference.arms]
-    return any(arm.mean_margin is not None for arm in arms)
+        return
+    for name in [EAGER] if EAGER in run.arms else run.arms:
+        if name in reference.arms:
+            yield name, reference.arms[name]
 
 
 def held_against(arm: ArmView, accepted: ReferenceArm) -> Held | None:
@@ -85,9 +86,7 @@ def held_against(arm: ArmView, accepted: ReferenceArm) -> Held | None:
     if accepted.mean_margin is None:
         return None
     distance = np.full(arm.shape, np.nan)
-    texts = np.array(arm.texts, object)
-    for unit, row in enumerate(accepted.texts):
-        equal = texts == np.array(row, object)
+    for unit, equal in enumerate(accepted.equal_texts(arm)):
         away = np.where(equal, np.abs(arm.mean_margin - accepted.mean_margin[unit]), np.nan)
         distance = np.fmin(distance, away)
     told = ~np.isnan(arm.mean_margin) & ~np.isnan(accepted.mean_margin).all(axis=0)

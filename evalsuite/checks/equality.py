@@ -10,10 +10,10 @@ import numpy as np
 from scipy import stats as scipy_stats
 
 from evalsuite.baseline_file import Shares
-from evalsuite.checks.drift import EXACT_DTYPES, against_accepted, against_eager, judges_accepted
+from evalsuite.checks.drift import against_accepted, against_eager, judges_accepted
 from evalsuite.checks.finding import Finding, some
 from evalsuite.policy import Policy
-from evalsuite.reference import Reference, shares_of
+from evalsuite.reference import Reference, accepted_arm, shares_of
 from evalsuite.runview import ABSENT, EAGER, NO_IDS, ArmView, Bools, RunView
 
 CHECK = "equality"
@@ -50,7 +50,7 @@ def _beside_eager(
             incomplete=not (arm.finished and run.arms[EAGER].finished),
         )
         yield finding
-    elif run.run.dtype in EXACT_DTYPES:
+    elif run.exact:
         yield from _exact(run, arm, told, policy)
     else:
         yield from _shares(run, arm, reference, policy)
@@ -112,7 +112,7 @@ def _shares(
 ) -> Iterator[Finding]:
     limits = policy.equality
     ours = shares_of(run, arm.name, limits.large)
-    accepted = None if reference is None else reference.arms.get(arm.name)
+    accepted = accepted_arm(reference, arm.name)
     theirs = None if accepted is None else accepted.shares
     if ours is None:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,19 @@ class Bench:
     def remembering(self, stress: Stress = NONE) -> RememberingEngine:
         """A fresh set of sessions on the engine for `stress`."""
         return RememberingEngine(self.engine(self.options(stress), self.batch), self.requests())
+
+    def machine(self) -> dict[str, Any]:
+        """What the trials run on."""
+        told = self.remembering().describe()
+        return {
+            "date": f"{datetime.now(UTC):%Y-%m-%d}",
+            "hardware": dict(told.hardware),
+            "software": dict(told.software),
+            "dtype": told.dtype,
+            "model_hash": told.model_hash,
+            "items": self.most,
+            "batch": self.batch,
+        }
 
     def execute(
         self, engine: Any, arms: Sequence[str], items: Sequence[TaskItem], folder: Path

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +61,6 @@ def machine_of(setting: Setting) -> dict[str, Any]:
     """What the proof is made on; raises for what no process could work with."""
     bench = Bench(setting.folder, setting.device, setting.items, setting.model)
     try:
-        told = bench.remembering().describe()
+        return bench.machine()
     finally:
         bench.close()
-    return {
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "hardware": dict(told.hardware),
-        "software": dict(told.software),
-        "dtype": told.dtype,
-        "model_hash": told.model_hash,
-        "items": bench.most,
-        "batch": bench.batch,
-    }

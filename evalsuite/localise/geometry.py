@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
+from evalsuite.paths import PACKAGE
 from evalsuite.records import Run
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = PACKAGE / "models"
 # Pool and top-k of models that carry no configuration here, by a part of their name.
 # Source: their config.json, index_kpool and index_topk.
 KNOWN = {"glm-5.3-flash": (4, 2048), "deepseek-v3.2": (None, 2048)}

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from evalsuite.checks.drift import EXACT_DTYPES
 from evalsuite.policy import Policy
-from evalsuite.reference import Reference
+from evalsuite.reference import Reference, accepted_arm
 from evalsuite.runview import ABSENT, EAGER, ArmView, Bools, RunView
 
 # More items tell no more, and reading them takes time.
@@ -56,15 +55,10 @@ class Limits(NamedTuple):
     drift: float
     rounding: float
 
-    @property
-    def exact(self) -> bool:
-        """Whether the numbers of a right engine differ by rounding alone."""
-        return bool(np.isfinite(self.drift))
-
     @classmethod
     def of(cls, run: RunView, policy: Policy) -> Limits:
         """Those of the run's type: where rounding leads to other keys any token may differ."""
-        if run.run.dtype in EXACT_DTYPES:
+        if run.exact:
             return cls(policy.equality.drift, policy.equality.rounding)
         return cls(np.inf, -np.inf)
 
@@ -99,7 +93,7 @@ def onsets_of(run: RunView, reference: Reference | None, policy: Policy) -> Onse
         ours = _briefs(run.folder, name, chosen)
         pairs = [(chosen[key], ours[key], theirs[key]) for key in ours if key in theirs]
         onsets = [_onset(mine, eager, at, limits) for at, mine, eager in pairs]
-        steady = _steady(reference, run, run.arms[name]) if limits.exact else None
+        steady = _steady(reference, run, run.arms[name]) if run.exact else None
         found[name] = sorted(
             (_with_row(run.arms[name], one, steady) for one in onsets if one is not None),
             key=lambda one: (one.repeat, one.item),
@@ -178,10 +172,11 @@ def _with_row(arm: ArmView, one: Onset, steady: Bools | None) -> Onset:
 
 def _steady(reference: Reference | None, run: RunView, arm: ArmView) -> Bools | None:
     """Items in whose accepted answers no draft was turned down, of shape (items,)."""
-    known = None if reference is None else reference.arms.get(arm.name)
-    if reference is None or known is None or known.drafted is None or known.accepted is None:
+    known = accepted_arm(reference, arm.name)
+    if reference is None or known is None or not reference.same_numbers(run):
         return None
-    if not reference.same_numbers(run):
+    if known.counts is None:
         return None
-    kept = (known.drafted > 0) & (known.drafted == known.accepted)
+    drafted, accepted = known.counts
+    kept = (drafted > 0) & (drafted == accepted)
     return np.asarray(kept.all(axis=0))

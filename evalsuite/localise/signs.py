@@ -8,13 +8,12 @@ from functools import cached_property
 from scipy import stats as scipy_stats
 
 from evalsuite.checks import Finding
-from evalsuite.checks.drift import EXACT_DTYPES
 from evalsuite.localise.geometry import geometry_of
 from evalsuite.localise.onsets import Onset, onsets_of
 from evalsuite.localise.patterns import patterns_of
 from evalsuite.localise.told import Pattern, listed
 from evalsuite.policy import Policy
-from evalsuite.reference import Reference
+from evalsuite.reference import Reference, accepted_arm
 from evalsuite.runview import ABSENT, EAGER, EQUAL, RunView
 
 # What says that answers, or the numbers behind them, are wrong.
@@ -54,13 +53,8 @@ class Signs:
         named = {
             one.arm for one in self.failing if one.status == "fail" and one.check in OF_ANSWERS
         }
-        parted = {name for name, found in self.onsets.items() if found and self.exact}
+        parted = {name for name, found in self.onsets.items() if found and self.run.exact}
         return {name for name in self.run.arms if name in named | parted}
-
-    @property
-    def exact(self) -> bool:
-        """Whether numbers of a right engine differ by rounding alone."""
-        return self.run.run.dtype in EXACT_DTYPES
 
     @property
     def checks(self) -> set[str]:
@@ -100,7 +94,7 @@ class Signs:
     def change(self, name: str) -> float | None:
         """How far an arm's acceptance moved, at the position where most; None where not known."""
         evidence = self.run.arms[name].evidence
-        known = None if self.reference is None else self.reference.arms.get(name)
+        known = accepted_arm(self.reference, name)
         if evidence is None or not evidence.drafts or known is None or known.drafts is None:
             return None
         counts = zip(evidence.accepted_per_position or [], known.drafts.accepted, strict=False)
@@ -127,14 +121,14 @@ class Signs:
     def after_rejections(self) -> bool:
         """Whether only answers go wrong in which the accepted runs had drafts turned down."""
         for name in self.wrong & self.drafts:
-            known = None if self.reference is None else self.reference.arms.get(name)
-            if known is None or known.drafted is None or known.accepted is None:
+            known = accepted_arm(self.reference, name)
+            if known is None or known.counts is None:
                 continue
             arm = self.run.arms[name]
             wrong = {one.item for one in self.onsets.get(name, ())}
             table = [[0, 0], [0, 0]]
             for item in range(self.items):
-                drafted, accepted = known.drafted[:, item], known.accepted[:, item]
+                drafted, accepted = (part[:, item] for part in known.counts)
                 if drafted.min() >= 0 and arm.outcome[:, item].min() != ABSENT:
                     table[not (drafted > accepted).any()][item not in wrong] += 1
             p = float(scipy_stats.fisher_exact(table, alternative="greater").pvalue)
@@ -146,10 +140,11 @@ class Signs:
         """Whether a wrong arm accepts every draft on items where accepted runs turned some down."""
         for name in self.wrong & self.drafts:
             arm = self.run.arms[name]
-            known = None if self.reference is None else self.reference.arms.get(name)
-            if known is None or known.drafted is None or known.accepted is None:
+            known = accepted_arm(self.reference, name)
+            if known is None or known.counts is None:
                 continue
-            rejecting = (known.drafted > known.accepted).all(axis=0)
+            drafted, accepted = known.counts
+            rejecting = (drafted > accepted).all(axis=0)
             every = bool(((arm.drafted > 0) & (arm.drafted == arm.accepted)).all())
             if every and rejecting.any():
                 return True
@@ -201,7 +196,7 @@ class Signs:
 
     def _lost(self, name: str) -> bool:
         """Whether an arm is right on less than a fifth of what it should be right on."""
-        known = None if self.reference is None else self.reference.arms.get(name)
+        known = accepted_arm(self.reference, name)
         if known is None:
             return False
         return float(self.run.arms[name].correct.mean()) < LOST * float(known.correct.mean())

@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from evalsuite.checks.acceptance import allowed_distance
-from evalsuite.checks.drift import EXACT_DTYPES
 from evalsuite.report.source import Source
 from evalsuite.report.svg import (
     ARM,
@@ -162,15 +161,14 @@ def divergence(source: Source, axes: Axes) -> str:
     if total == unknown:
         raise NotDrawn(f"{total} answers part from eager's, but no margin is known")
     limits = source.verdict.policy.equality
-    exact = source.view.run.dtype in EXACT_DTYPES
-    limit = limits.rounding if exact else limits.large
+    limit = limits.rounding if source.view.exact else limits.large
     axes.axhline(limit, color=FAIL, ls="--", lw=1)
     axes.set_yscale("log")
     axes.set_xlabel("first token that differs")
     axes.set_ylabel("logit margin there")
     axes.legend(ncols=3)
     told = f"; the margin of {unknown} is missing" if unknown else ""
-    line = "no rounding" if exact else "a large margin"
+    line = "no rounding" if source.view.exact else "a large margin"
     return f"{total} answers part from eager's{told}. Above the dashed line: {line}."
 
 

@@ -127,7 +127,7 @@ def test_the_figure_and_the_page_have_every_kind(tmp_path: Path) -> None:
     machine = {
         "hardware": {"name": "m", "device": "cpu"},
         "dtype": "float32",
-        "torch": "2",
+        "software": {"torch": "2"},
         "date": "2026-09-01",
     }
     result = {"machine": machine, "items": 16, "seconds": 600.0, "rows": made}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import torch
@@ -21,35 +22,9 @@ class Attend(Protocol):
         """query [T, heads, C], latent [slots, C], slots [T, N]; returns [T, heads, C]."""
 
 
-class UpdatePools(Protocol):
-    """Storing a step's index entries and the pools that they complete."""
-
-    def __call__(
-        self,
-        entries: Tensor,
-        cache: SparseCache,
-        weights: SparseWeights,
-        meta: StepMetadata,
-        config: MiniConfig,
-    ) -> None:
-        """See indexer.update_pools."""
-
-
-class SelectKeys(Protocol):
-    """The choice of keys for every row of a step."""
-
-    def __call__(
-        self,
-        query: Tensor,
-        head_weights: Tensor,
-        cache: SparseCache,
-        meta: StepMetadata,
-        block_size: int,
-        config: MiniConfig,
-    ) -> Tensor:
-        """See indexer.select_keys."""
-
-
+# As indexer.update_pools and indexer.select_keys.
+UpdatePools = Callable[[Tensor, SparseCache, SparseWeights, StepMetadata, MiniConfig], None]
+SelectKeys = Callable[[Tensor, Tensor, SparseCache, StepMetadata, int, MiniConfig], Tensor]
 # Rows gathered at once: their keys stay in a CPU's cache, and a GPU's memory stays bounded.
 ROWS_AT_ONCE = {"cpu": 16, "cuda": 4096}
 
