@@ -133,8 +133,6 @@ def _merge_units(architecture: str) -> Iterator[Unit]:
 def _packing_units(architecture: str) -> Iterator[Unit]:
     for rows in (2, 3, 4):
         for columns in TOP_KS:
-            entries = rows * columns
-            block = min(packing_kernels.LARGEST_BLOCK, 1 << (entries - 1).bit_length())
             pointers = ("indices", "lengths", "tables", "union", "members", "counts")
             yield _unit(
                 f"{rows} rows of top-{columns}",
@@ -144,11 +142,8 @@ def _packing_units(architecture: str) -> Iterator[Unit]:
                     **dict.fromkeys(pointers, "*i32"),
                     **dict.fromkeys(("topk", "slots", "empty"), "i32"),
                 },
-                {
-                    **{"ROWS": rows, "CELLS": max(64, 1 << (entries // 2).bit_length())},
-                    **{"BLOCK": block, "HAS_LENGTHS": True},
-                },
-                min(16, max(1, block // 256)),
+                packing_kernels.union_constants(rows, columns, True),
+                packing_kernels.union_warps(rows, columns),
                 aligned=frozenset({"topk"}),
                 representative=(rows, columns) == (2, 2048),
             )

@@ -22,21 +22,10 @@ EMPTY = tl.constexpr(FREE)
 FIRST_HASH = tl.constexpr(-1640531535)
 SECOND_HASH = tl.constexpr(-1028477387)
 LARGEST_BLOCK = 4096
+# So that tests of small lists take several turns, too.
 INTERPRETED_BLOCK = 64
-
-
-@triton.jit
-def _keys(indices, lengths, base, flat, topk, slots, empty,
-          ROWS: tl.constexpr, HAS_LENGTHS: tl.constexpr):  # fmt: skip
-    """Slots at places `flat` of a group's lists laid end to end, and which of them are keys."""
-    row = flat // topk
-    inside = row < ROWS
-    if HAS_LENGTHS:
-        end = tl.load(lengths + base // topk + row, mask=inside, other=0)
-        inside = inside & (flat % topk < end)
-    key = tl.load(indices + base + flat, mask=inside, other=-1).to(tl.int64)
-    there = (key >= 0) & (key < slots) & (key != empty)
-    return tl.where(there, key, 0).to(tl.int32), there
+# A cell's mark: bit r for row r, and this one where a row names the key more than once.
+REPEATED = tl.constexpr(1 << 30)
 
 
 @triton.jit
@@ -45,15 +34,26 @@ def _cell(key, MULTIPLIER: tl.constexpr, CELLS: tl.constexpr):
 
 
 @triton.jit
-def _won(table, key, there, CELLS: tl.constexpr):
-    """The cell that `key` owns, in either table, -1 for none."""
+def _namings(indices, lengths, base, flat, topk, slots, empty,
+             ROWS: tl.constexpr, HAS_LENGTHS: tl.constexpr):  # fmt: skip
+    """Slots at places `flat` of a group's lists laid end to end, EMPTY where there is no key."""
+    row = flat // topk
+    inside = row < ROWS
+    if HAS_LENGTHS:
+        end = tl.load(lengths + base // topk + row, mask=inside, other=0)
+        inside = inside & (flat - row * topk < end)
+    key = tl.load(indices + base + flat, mask=inside, other=-1)
+    there = (key >= 0) & (key < slots) & (key != empty)
+    return tl.where(there, key, EMPTY).to(tl.int32)
+
+
+@triton.jit
+def _home(keys, key, CELLS: tl.constexpr):
+    """The cell that `key` owns in the first table, or else its one in the second."""
     first = _cell(key, FIRST_HASH, CELLS)
-    second = CELLS + _cell(key, SECOND_HASH, CELLS)
     # Volatile: other threads' atomics are not in this one's L1 cache.
-    own_first = tl.load(table + first, mask=there, other=EMPTY, volatile=True) == key
-    own_second = tl.load(table + second, mask=there, other=EMPTY, volatile=True) == key
-    cell = tl.where(own_first, first, tl.where(own_second, second, -1))
-    return tl.where(there, cell, -1)
+    won = tl.load(keys + first, volatile=True) == key
+    return tl.where(won, first, CELLS + _cell(key, SECOND_HASH, CELLS))
 
 
 @triton.jit(do_not_specialize=["slots", "empty"])
@@ -63,63 +63,72 @@ def build_union(
 ):  # fmt: skip
     """The union of group program_id(0) of indices [T, topk], its members and its length.
 
-    tables int32 [groups, 1 + ROWS, 2 * CELLS], of any content: the key of each cell, then for
-    each row the lowest column that names it.
+    tables int32 [groups, 2, 2 * CELLS], of any content: the key of each cell, then its mark.
     """
     group = tl.program_id(0).to(tl.int64)
-    size: tl.constexpr = (1 + ROWS) * 2 * CELLS
-    table = tables + group * size
+    keys = tables + group * 4 * CELLS
+    marks = keys + 2 * CELLS
     base = group * ROWS * topk
     lane = tl.arange(0, BLOCK)
-    for start in range(0, size, BLOCK):
-        tl.store(table + start + lane, EMPTY, mask=start + lane < size)
-    tl.debug_barrier()
-    for start in range(0, ROWS * topk, BLOCK):
-        key, there = _keys(
-            indices, lengths, base, start + lane, topk, slots, empty, ROWS, HAS_LENGTHS
-        )
-        tl.atomic_min(table + _cell(key, FIRST_HASH, CELLS), key, mask=there)
-    tl.debug_barrier()
-    for start in range(0, ROWS * topk, BLOCK):
-        key, there = _keys(
-            indices, lengths, base, start + lane, topk, slots, empty, ROWS, HAS_LENGTHS
-        )
-        first = tl.load(table + _cell(key, FIRST_HASH, CELLS), mask=there, other=0, volatile=True)
-        lost = there & (first != key)
-        tl.atomic_min(table + CELLS + _cell(key, SECOND_HASH, CELLS), key, mask=lost)
+    for start in range(0, 2 * CELLS, BLOCK):
+        inside = start + lane < 2 * CELLS
+        tl.store(keys + start + lane, EMPTY, mask=inside)
+        tl.store(marks + start + lane, 0, mask=inside)
     tl.debug_barrier()
     for start in range(0, ROWS * topk, BLOCK):
         flat = start + lane
-        key, there = _keys(indices, lengths, base, flat, topk, slots, empty, ROWS, HAS_LENGTHS)
-        cell = _won(table, key, there, CELLS)
-        owner = table + (1 + flat // topk) * 2 * CELLS + cell
-        tl.atomic_min(owner, flat % topk, mask=cell >= 0)
+        key = _namings(indices, lengths, base, flat, topk, slots, empty, ROWS, HAS_LENGTHS)
+        tl.atomic_min(keys + _cell(key, FIRST_HASH, CELLS), key, mask=key != EMPTY)
+    tl.debug_barrier()
+    for start in range(0, ROWS * topk, BLOCK):
+        flat = start + lane
+        key = _namings(indices, lengths, base, flat, topk, slots, empty, ROWS, HAS_LENGTHS)
+        home = _home(keys, key, CELLS)
+        tl.atomic_min(keys + home, key, mask=(key != EMPTY) & (home >= CELLS))
+    tl.debug_barrier()
+    for start in range(0, ROWS * topk, BLOCK):
+        flat = start + lane
+        key = _namings(indices, lengths, base, flat, topk, slots, empty, ROWS, HAS_LENGTHS)
+        home = _home(keys, key, CELLS)
+        owned = (key != EMPTY) & (tl.load(keys + home, volatile=True) == key)
+        bit = 1 << (flat // topk)
+        seen = tl.atomic_or(marks + home, bit, mask=owned)
+        tl.atomic_or(marks + home, REPEATED, mask=owned & ((seen & bit) != 0))
     tl.debug_barrier()
     written = tl.zeros([], tl.int32)
     for start in range(0, ROWS * topk, BLOCK):
         flat = start + lane
-        key, there = _keys(indices, lengths, base, flat, topk, slots, empty, ROWS, HAS_LENGTHS)
-        cell = _won(table, key, there, CELLS)
-        row = flat // topk
-        bits = tl.zeros([BLOCK], tl.int32)
-        first = tl.full([BLOCK], ROWS, tl.int32)
-        own = tl.full([BLOCK], -1, tl.int32)
-        for back in tl.static_range(ROWS):
-            # From the last row to the first, without a name: Triton refuses to define one twice.
-            at = table + (ROWS - back) * 2 * CELLS + cell
-            lowest = tl.load(at, mask=cell >= 0, other=EMPTY, volatile=True)
-            has = lowest != EMPTY
-            bits = tl.where(has, bits | (1 << (ROWS - 1 - back)), bits)
-            first = tl.where(has, ROWS - 1 - back, first)
-            own = tl.where(row == ROWS - 1 - back, lowest, own)
-        # Stands for itself and its row alone: a slot named again, and a key that owns no cell.
-        alone = own != flat % topk
-        emit = there & (alone | (first == row))
+        key = _namings(indices, lengths, base, flat, topk, slots, empty, ROWS, HAS_LENGTHS)
+        home = _home(keys, key, CELLS)
+        owned = (key != EMPTY) & (tl.load(keys + home, volatile=True) == key)
+        mark = tl.load(marks + home, mask=owned, other=REPEATED, volatile=True)
+        bit = 1 << (flat // topk)
+        # Stands for itself and its row alone: what a row names again, a key that owns no cell.
+        alone = (mark & REPEATED) != 0
+        emit = (key != EMPTY) & (alone | ((mark & -mark) == bit))
         at = written + tl.cumsum(emit.to(tl.int32), 0) - 1
         tl.store(union + base + at, key, mask=emit)
-        tl.store(members + base + at, tl.where(alone, 1 << row, bits), mask=emit)
+        tl.store(members + base + at, tl.where(alone, bit, mark), mask=emit)
         written += tl.sum(emit.to(tl.int32), 0)
     tl.store(counts + group, written)
+
+
+def union_constants(
+    rows: int, topk: int, has_lengths: bool, largest: int = LARGEST_BLOCK
+) -> dict[str, int | bool]:
+    """The compile-time arguments of build_union, which takes `largest` namings at a time."""
+    return {
+        "ROWS": rows,
+        "CELLS": max(64, triton.next_power_of_2(rows * topk // 2 + 1)),
+        "BLOCK": min(largest, triton.next_power_of_2(rows * topk)),
+        "HAS_LENGTHS": has_lengths,
+    }
+
+
+def union_warps(rows: int, topk: int) -> int:
+    """Warps of one program of build_union: eight namings for each thread."""
+    block: int = min(LARGEST_BLOCK, triton.next_power_of_2(rows * topk))
+    return max(1, block // 256)
 
 
 def launch_packing(
@@ -128,14 +137,11 @@ def launch_packing(
     """Fill `packing` from indices [T, topk]."""
     rows, topk = packing.rows, packing.topk
     groups = len(packing.counts)
-    cells = max(64, triton.next_power_of_2(rows * topk // 2 + 1))
-    tables = torch.empty((groups, 1 + rows, 2 * cells), dtype=torch.int32, device=indices.device)
-    block = min(LARGEST_BLOCK, triton.next_power_of_2(rows * topk))
-    if indices.device.type == "cpu":
-        block = min(block, INTERPRETED_BLOCK)
+    largest = INTERPRETED_BLOCK if indices.device.type == "cpu" else LARGEST_BLOCK
+    fixed = union_constants(rows, topk, lengths is not None, largest)
+    tables = torch.empty((groups, 4, fixed["CELLS"]), dtype=torch.int32, device=indices.device)
     build_union[(groups,)](
         indices, indices if lengths is None else lengths, tables,
         packing.indices, packing.members, packing.counts, topk, slots, empty_index,
-        ROWS=rows, CELLS=cells, BLOCK=block, HAS_LENGTHS=lengths is not None,
-        num_warps=min(16, max(1, block // 256)),
+        **fixed, num_warps=union_warps(rows, topk),
     )  # fmt: skip

@@ -94,10 +94,13 @@ def test_an_empty_slot_of_ones_own_choice() -> None:
 def test_a_union_is_as_small_as_it_can_be_and_in_a_fixed_order() -> None:
     call = alike(4, 1, 64, slots=500, own=0.1, seed=3)
     packing = pack_rows(call.indices, 4, 500)
-    distinct = len(call.indices[call.indices >= 0].unique())
-    repeats = sum(len(keys(call, row)) - len(set(keys(call, row))) for row in range(4))
+    named = [keys(call, row) for row in range(4)]
+    # What a row names twice, which no top-k does, stands alone each time; all else is there once.
+    repeated = {key for row in named for key in row if row.count(key) > 1}
+    distinct = {key for row in named for key in row} - repeated
+    least = len(distinct) + sum(key in repeated for row in named for key in row)
     # What loses its cell in both tables is listed once for each row: a few at most.
-    assert distinct <= int(packing.counts[0]) <= distinct + repeats + 12
+    assert least <= int(packing.counts[0]) <= least + 12
     again = pack_rows(call.indices, 4, 500)
     count = int(packing.counts[0])
     assert torch.equal(packing.indices[:, :count], again.indices[:, :count])
