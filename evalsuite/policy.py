@@ -162,7 +162,7 @@ class Acceptance(Section, frozen=True):
     tolerance: float = 0.05
     errors: float = 6.0
     changed_share: float = 0.01
-    least_change: float = 0.0025
+    least_change: float = 0.001
     fail_level: float = 0.002
 
     def __post_init__(self) -> None:
@@ -184,17 +184,21 @@ class Route(Section, frozen=True):
 class Wall(Section, frozen=True):
     """Wall time. `mtp5_below`: what mtp5 / graph must stay under on a GPU. `tolerance`: how far a
     ratio may exceed the baseline's (0.15: by 15 %). `slower`: how many times the baseline's time
-    of the same hardware class an arm may take."""
+    of the same hardware class an arm may take, where that is `shortest` seconds or more: what else
+    a host does shows in a shorter one."""
 
     mtp5_below: float = 1.0
     tolerance: float = 0.15
     slower: float = 1.3
+    shortest: float = 15.0
     level: float = 0.95
 
     def __post_init__(self) -> None:
         for name in ("mtp5_below", "tolerance", "slower"):
             if not getattr(self, name) > 0.0:
                 raise ValueError(f"{name} must be above 0")
+        if not self.shortest >= 0.0:
+            raise ValueError("shortest must be at least 0")
         _between("level", self.level, 0.5, 1.0)
 
 

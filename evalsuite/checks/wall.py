@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from evalsuite.baseline_file import HardwareClass
+from evalsuite.baseline_file import HardwareRun
 from evalsuite.checks.finding import Finding, Status
 from evalsuite.policy import Policy
 from evalsuite.reference import Reference
@@ -20,13 +20,9 @@ CHECK = "wall"
 def wall(run: RunView, reference: Reference | None, policy: Policy) -> list[Finding]:
     """Check wall times; on a CPU whatever is wrong only warns."""
     ratios = ratios_in(run, policy.wall.level)
-    accepted = None if reference is None else reference.hardware.get(run.hardware_class)
     found = [*_untimed(run, ratios), *_below_one(run, ratios, policy)]
-    if accepted is not None:
-        found += [*_beyond(run, ratios, accepted, policy), *_slower(run, accepted, policy)]
-    elif reference is not None:
-        message = f"no baseline for hardware class {run.hardware_class}"
-        found.append(Finding(check=CHECK, status="skipped", arm=None, message=message))
+    if reference is not None:
+        found += _beside_accepted(run, ratios, reference, policy)
     if any(finding.status != "skipped" for finding in found):
         return found
     shown = "; ".join(
@@ -39,6 +35,25 @@ def wall(run: RunView, reference: Reference | None, policy: Policy) -> list[Find
         *found,
         Finding(check=CHECK, status="pass", arm=None, message=message, figures=figures),
     ]
+
+
+def _beside_accepted(
+    run: RunView, ratios: dict[str, RatioInterval], reference: Reference, policy: Policy
+) -> list[Finding]:
+    """Judge beside accepted runs of this hardware class and concurrency: under another load the
+    arms stand in another ratio."""
+    known = reference.hardware.get(run.hardware_class)
+    if known is None:
+        return [_skipped(f"no baseline for hardware class {run.hardware_class}")]
+    at_once = run.run.engine.concurrency
+    accepted = [one for one in known.runs if one.concurrency == at_once]
+    if not accepted:
+        return [_skipped(f"no accepted run with {at_once} requests at once on this hardware class")]
+    return [*_beyond(run, ratios, accepted, policy), *_slower(run, accepted, policy)]
+
+
+def _skipped(message: str) -> Finding:
+    return Finding(check=CHECK, status="skipped", arm=None, message=message)
 
 
 def _grave(run: RunView) -> Status:
@@ -69,10 +84,10 @@ def _below_one(run: RunView, ratios: dict[str, RatioInterval], policy: Policy) -
 
 
 def _beyond(
-    run: RunView, ratios: dict[str, RatioInterval], accepted: HardwareClass, policy: Policy
+    run: RunView, ratios: dict[str, RatioInterval], accepted: list[HardwareRun], policy: Policy
 ) -> Iterator[Finding]:
     for name, found in ratios.items():
-        known = [one.ratios[name] for one in accepted.runs if name in one.ratios]
+        known = [one.ratios[name] for one in accepted if name in one.ratios]
         if not known:
             continue
         limit = max(known) * (1.0 + policy.wall.tolerance)
@@ -88,27 +103,21 @@ def _beyond(
             )
 
 
-def _slower(run: RunView, accepted: HardwareClass, policy: Policy) -> Iterator[Finding]:
-    """Absolute times, only against runs of as many answers at the same concurrency."""
+def _slower(run: RunView, accepted: list[HardwareRun], policy: Policy) -> Iterator[Finding]:
+    """Absolute times, only against runs of as many answers, and of arms that take long enough."""
     answers = run.run.plan.repeats * len(run.ids)
-    if all(
-        one.answers != answers or one.concurrency != run.run.engine.concurrency
-        for one in accepted.runs
-    ):
-        message = f"absolute times: no accepted run of {answers} answers at this concurrency"
-        yield Finding(check=CHECK, status="skipped", arm=None, message=message)
+    if all(one.answers != answers for one in accepted):
+        yield _skipped(f"absolute times: no accepted run of {answers} answers at this concurrency")
     for name, arm in run.arms.items():
         known = [
             one.seconds[name]
-            for one in accepted.runs
-            if name in one.seconds
-            and one.answers == arm.outcome.size
-            and one.concurrency == run.run.engine.concurrency
+            for one in accepted
+            if name in one.seconds and one.answers == arm.outcome.size
         ]
         if not known or not arm.complete:
             continue
         seconds, expected = arm_seconds(arm), float(np.median(known))
-        if seconds > policy.wall.slower * expected:
+        if expected >= policy.wall.shortest and seconds > policy.wall.slower * expected:
             yield Finding(
                 check=CHECK,
                 status=_grave(run),

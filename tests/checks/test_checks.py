@@ -451,16 +451,43 @@ def test_missing_evidence_fails_unless_declared(bench, field):
 
 # wall
 
+AT_ALL_LENGTHS = {"wall": {"shortest": 0.0}}
+
 
 def test_slow_arm_fails_on_a_gpu_and_warns_on_a_cpu(bench, noisy):
     for found, status in ((bench, "warn"), (noisy, "fail")):
         found.factory.make(found.run, seed=9, slow={"mtp5": 2.5})
+        change_json(found.run / "run.json", lambda old: {**old, "policy": AT_ALL_LENGTHS})
         verdict = judge(found.run, found.baseline)
         messages = [f.message for f in findings(verdict, "wall", status)]
         assert any("mtp5 takes 1.4" in m and "of graph's time" in m for m in messages)
         assert any("more than 1.3 times as long" in message for message in messages)
         assert any("not below 1" in message for message in messages) == (status == "fail")
         assert verdict.exit_code == int(status == "fail")
+
+
+def test_times_of_short_arms_are_not_compared(noisy):
+    noisy.factory.make(noisy.run, seed=9, slow={"eager": 2.5})
+    for shortest, arms in ((0.0, ["eager"]), (1e6, [])):
+        policy = {"wall": {"shortest": shortest}}
+        change_json(noisy.run / "run.json", lambda old, new=policy: {**old, "policy": new})
+        verdict = judge(noisy.run, noisy.baseline)
+        assert [finding.arm for finding in findings(verdict, "wall")] == arms
+
+
+def test_ratios_under_another_load_are_not_compared(noisy):
+    noisy.factory.make(noisy.run, seed=9, slow={"mtp2": 2.0})
+    verdict = judge(noisy.run, noisy.baseline)
+    assert [finding.arm for finding in findings(verdict, "wall")] == ["mtp2"]
+
+    def at_once(old):
+        return {**old, "engine": {**old["engine"], "concurrency": 77}}
+
+    change_json(noisy.run / "run.json", at_once)
+    verdict = judge(noisy.run, noisy.baseline)
+    (finding,) = findings(verdict, "wall", "skipped")
+    assert "no accepted run with 77 requests at once" in finding.message
+    assert not findings(verdict, "wall")
 
 
 def test_other_hardware_keeps_the_accuracy_gate(bench):
