@@ -303,5 +303,6 @@ FAULTS = (
         ("wall",),
         "speed",
         blind="on a CPU wall time only warns",
+        blind_on="cpu",
     ),
 )

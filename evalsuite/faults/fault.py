@@ -46,7 +46,8 @@ class Fault:
     `changes` says what is done to this engine. `arms` are those that matter, `checks` those of
     which one at least must fail. `patches` makes the patches anew for each activation, so that
     what they remember starts empty; `tamper` changes a finished run folder before it is judged.
-    `blind` tells why the gate cannot see it, for a fault of which that is known.
+    `blind` tells why the gate cannot see it, for a fault of which that is known; `blind_on` the one
+    device or type on which it cannot, where it can on others.
     """
 
     id: str
@@ -60,6 +61,11 @@ class Fault:
     stress: Stress = NONE
     tamper: Callable[[Path], None] = field(default=_untouched, repr=False)
     blind: str = ""
+    blind_on: str = ""
+
+    def unseen(self, device: str, dtype: str) -> str:
+        """Why the gate cannot see it there; empty where it can."""
+        return self.blind if self.blind_on in ("", device, dtype) else ""
 
     @property
     def family(self) -> str:

@@ -24,7 +24,8 @@ class Trial:
 
     `checks` are those that failed; `expected` whether one that should is among them. `says` is the
     report's reason. `figures` has accuracy and acceptance by arm, `healthy` the same of the run
-    without the fault. `problem` tells why the trial could not be made.
+    without the fault. `blind` tells why it cannot be seen here, `problem` why the trial could not be
+    made.
     """
 
     fault: Fault
@@ -37,13 +38,14 @@ class Trial:
     figures: dict[str, Any]
     healthy: dict[str, Any]
     place: Localisation | None
+    blind: str = ""
     problem: str | None = None
 
     @property
     def right(self) -> bool:
         """Whether the gate did what it can: caught it by the right check, or is known as blind."""
         return self.problem is None and (
-            self.expected or (not self.caught and bool(self.fault.blind))
+            self.expected or (not self.caught and bool(self.blind))
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -65,7 +67,7 @@ class Trial:
             "expected_checks": list(fault.checks),
             "conditions": str(fault.stress),
             "says": self.says,
-            "blind": fault.blind,
+            "blind": self.blind,
             "problem": self.problem,
             "likely_family": None if self.place is None else self.place.family,
             "otherwise": [] if self.place is None else list(self.place.otherwise),
@@ -83,7 +85,7 @@ def try_fault(bench: Bench, fault: Fault, folder: Path) -> Trial:
     except (EvalsuiteError, LookupError) as problem:
         told = f"{type(problem).__name__}: {problem}"
         spent = time.monotonic() - begun
-        return Trial(fault, False, False, (), 0, spent, "", {}, {}, None, told)
+        return Trial(fault, False, False, (), 0, spent, "", {}, {}, None, problem=told)
 
 
 def _tried(bench: Bench, fault: Fault, folder: Path, begun: float) -> Trial:
@@ -119,6 +121,7 @@ def _tried(bench: Bench, fault: Fault, folder: Path, begun: float) -> Trial:
         figures=_figures(view),
         healthy=_figures(whole),
         place=verdict.localisation if checks else None,
+        blind=fault.unseen(bench.device, view.run.dtype),
     )
 
 

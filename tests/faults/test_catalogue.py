@@ -71,3 +71,9 @@ def test_conditions_are_told() -> None:
     assert str(Stress()) == "as in a normal run"
     told = str(Stress(rejections=True, options=(("share_slots", False),)))
     assert told == "drafts turned down in a pattern, share_slots False"
+
+
+def test_what_is_blind_on_one_device_or_type_is_not_excused_on_another() -> None:
+    assert FAULTS["C-13"].unseen("cuda", "bfloat16")
+    assert FAULTS["S-12"].unseen("cpu", "float32") and not FAULTS["S-12"].unseen("cuda", "bfloat16")
+    assert FAULTS["G-07"].unseen("cpu", "bfloat16") and not FAULTS["G-07"].unseen("cpu", "float32")

@@ -55,6 +55,7 @@ def trial(name: str, *checks: str, family: str = "A", problem: str | None = None
         figures={},
         healthy={},
         place=_placed(family) if checks else None,
+        blind=fault.unseen("cpu", "float32"),
         problem=problem,
     )
 
