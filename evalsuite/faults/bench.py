@@ -28,8 +28,9 @@ from evalsuite.runview import Int8, RunView
 from evalsuite.suite import DEFAULT_SUITE, Suite, load_suite
 from evalsuite.verdict import Verdict
 
-BATCH = {"cpu": 16, "cuda": 32}
-STAGES = {"cpu": (16, 32, 64, 128), "cuda": (32, 64, 128, 256, 512)}
+# A step of few requests takes a GPU as long as one of many.
+BATCH = {"cpu": 16, "cuda": 128}
+STAGES = {"cpu": (16, 32, 64, 128), "cuda": (128, 256, 512)}
 
 
 class Unseen:
@@ -85,7 +86,8 @@ class Bench:
 
     def options(self, stress: Stress) -> dict[str, Any]:
         """Engine options under `stress`."""
-        return {"graph_batches": [self.batch], **dict(stress.options)}
+        scarce = {} if stress.blocks is None else {"num_blocks": round(stress.blocks * self.batch)}
+        return {"graph_batches": [self.batch], **scarce, **dict(stress.options)}
 
     def engine(self, options: dict[str, Any], batch: int) -> Engine:
         """An engine with these options, opened once."""

@@ -18,12 +18,14 @@ ARMS = ("eager", "graph", "mtp1", "mtp2", "mtp3", "mtp4", "mtp5")
 @dataclass(frozen=True)
 class Variation:
     """`order`: seed of the items' order (None: the plan's). `batch`: requests at once, as a share
-    of the usual. `options`: of the session. `timed`: it loads the engine as the usual run does, so
-    that wall times can be held against that one's."""
+    of the usual. `chunk`: tokens of a step, for each request at once. `options`: of the session.
+    `timed`: it loads the engine as the usual run does, so that wall times can be held against that
+    one's."""
 
     name: str
     order: int | None = None
     batch: float = 1.0
+    chunk: int | None = None
     options: tuple[tuple[str, Any], ...] = ()
     timed: bool = False
 
@@ -35,9 +37,7 @@ def variations(count: int) -> list[Variation]:
         lambda n: Variation(f"blocks shuffled {n}", options=(("shuffle_seed", n),), timed=True),
         lambda n: Variation(f"order {n}, batch of 3/4", order=n, batch=0.75),
         lambda n: Variation(f"order {n}, batch of 3/8", order=n, batch=0.375),
-        lambda n: Variation(
-            f"order {n}, chunks of 256", order=n, options=(("max_num_batched_tokens", 256),)
-        ),
+        lambda n: Variation(f"order {n}, small chunks", order=n, chunk=16),
         lambda n: Variation(
             f"order {n}, no prefix cache", order=n, options=(("prefix_caching", False),)
         ),
@@ -77,6 +77,8 @@ def run_healthy(
         random.Random(varied.order).shuffle(chosen)
     batch = max(1, round(bench.batch * varied.batch))
     options = {**bench.options(NONE), "graph_batches": [batch], **dict(varied.options)}
+    if varied.chunk is not None:
+        options["max_num_batched_tokens"] = varied.chunk * batch
     engine = RememberingEngine(bench.engine(options, batch), bench.requests())
     try:
         bench.execute(engine, arms, chosen, folder)

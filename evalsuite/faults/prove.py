@@ -124,7 +124,8 @@ def prove_faults(
         arms = QUICK_ARMS if quick else ARMS
         most = items or (QUICK_ITEMS if quick else ITEMS[where])
         setting = Setting(Path(scratch), where, most, model, arms)
-        proof = Proof(machine_of(setting), folder, jobs=min(jobs or _jobs(where), max(len(tasks), 1)))
+        at_once = min(jobs or _jobs(where), max(len(tasks), 1))
+        proof = Proof(machine_of(setting), folder, jobs=at_once)
         ends = None if minutes is None else begun + 60 * minutes
         for one in _done(tasks, setting, proof.jobs, ends):
             proof = _with(proof, one, tasks, time.monotonic() - begun)

@@ -22,14 +22,18 @@ CAPS = (0, 5, 1, 2, 5, 0, 3)
 @dataclass(frozen=True)
 class Stress:
     """`rejections`: drafts are turned down in a fixed pattern although they are right. `ragged`:
-    requests verify unequal numbers of drafts. `options`: of the session, as (name, value)."""
+    requests verify unequal numbers of drafts. `blocks`: of the cache, for each request at once.
+    `options`: of the session, as (name, value)."""
 
     rejections: bool = False
     ragged: bool = False
+    blocks: float | None = None
     options: tuple[tuple[str, Any], ...] = ()
 
     def __str__(self) -> str:
         told = [f"{name} {value}" for name, value in self.options]
+        if self.blocks is not None:
+            told.insert(0, f"{self.blocks:g} blocks of cache a request")
         if self.rejections:
             told.insert(0, "drafts turned down in a pattern")
         if self.ragged:
@@ -46,9 +50,9 @@ class Stress:
 
 
 NONE = Stress()
-# A cache for some six requests of the task: the others wait, and what a finished one held is handed
-# on while graphs still run padded rows in its place.
-SCARCE = Stress(options=(("num_blocks", 72),))
+# A cache for a third of the requests: the others wait, and what a finished one held is handed on
+# while graphs still run padded rows in its place.
+SCARCE = Stress(blocks=4.5)
 
 
 def _capped(init: Any) -> Any:

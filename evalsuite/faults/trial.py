@@ -24,8 +24,7 @@ class Trial:
 
     `checks` are those that failed; `expected` whether one that should is among them. `says` is the
     report's reason. `figures` has accuracy and acceptance by arm, `healthy` the same of the run
-    without the fault. `blind` tells why it cannot be seen here, `problem` why the trial could not be
-    made.
+    without the fault. `blind` tells why it cannot be seen here, `problem` why it was not tried.
     """
 
     fault: Fault
@@ -44,9 +43,7 @@ class Trial:
     @property
     def right(self) -> bool:
         """Whether the gate did what it can: caught it by the right check, or is known as blind."""
-        return self.problem is None and (
-            self.expected or (not self.caught and bool(self.blind))
-        )
+        return self.problem is None and (self.expected or (not self.caught and bool(self.blind)))
 
     def as_json(self) -> dict[str, Any]:
         """One row of `prove --json`."""

@@ -468,11 +468,11 @@ def test_slow_arm_fails_on_a_gpu_and_warns_on_a_cpu(bench, noisy):
 
 def test_times_of_short_arms_are_not_compared(noisy):
     noisy.factory.make(noisy.run, seed=9, slow={"eager": 2.5})
-    for shortest, arms in ((0.0, ["eager"]), (1e6, [])):
+    for shortest, slow in ((0.0, ["eager"]), (1e6, [])):
         policy = {"wall": {"shortest": shortest}}
         change_json(noisy.run / "run.json", lambda old, new=policy: {**old, "policy": new})
         verdict = judge(noisy.run, noisy.baseline)
-        assert [finding.arm for finding in findings(verdict, "wall")] == arms
+        assert [finding.arm for finding in findings(verdict, "wall")] == slow
 
 
 def test_ratios_under_another_load_are_not_compared(noisy):

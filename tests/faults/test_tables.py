@@ -142,7 +142,7 @@ def test_the_page_is_whole_and_escapes_what_it_shows(proof: Proof, tmp_path: Pat
 def test_every_kind_of_variation_occurs_and_has_its_own_name() -> None:
     names = [varied.name for varied in variations(30)]
     assert len(set(names)) == 30
-    for kind in ("order", "shuffled", "batch of 3/4", "chunks of 256", "no prefix cache"):
+    for kind in ("order", "shuffled", "batch of 3/4", "small chunks", "no prefix cache"):
         assert any(kind in name for name in names)
 
 
