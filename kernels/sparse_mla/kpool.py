@@ -104,8 +104,8 @@ def update_pools(
             f"entries {tuple(entries.shape)}, ring {tuple(ring.shape)}, pool {tuple(pool.shape)} "
             f"and ape {tuple(ape.shape)} disagree"
         )
-    if ring.shape[1] < 2 * kpool - 2 or not ring.is_contiguous() or not pool.is_contiguous():
-        raise ValueError(f"the ring of {ring.shape[1]} must be contiguous and hold two pools")
+    if ring.shape[1] < kpool or not ring.is_contiguous() or not pool.is_contiguous():
+        raise ValueError(f"the ring of {ring.shape[1]} must be contiguous and hold a pool")
     if entries.dtype != ring.dtype or pool.dtype != ring.dtype:
         raise ValueError(f"entries {entries.dtype}, ring {ring.dtype} and pool {pool.dtype}")
     if rows == 0:

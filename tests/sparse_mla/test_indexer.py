@@ -342,7 +342,7 @@ def test_half_precision_pools_round_where_the_model_does() -> None:
     ("position", "wrong", "message"),
     [
         (0, torch.zeros(2, 5), "disagree"),
-        (1, torch.zeros(3, 4, 2 * DIM), "ring of 4"),
+        (1, torch.zeros(3, 3, 2 * DIM), "ring of 3"),
         (2, torch.zeros(9, DIM).half(), "pool torch.float16"),
     ],
 )

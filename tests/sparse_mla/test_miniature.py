@@ -92,12 +92,13 @@ def test_answers_are_the_same_and_every_row_kind_names_its_kernel(k: int) -> Non
 
 
 @pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("k", [0, 2])
 def test_answers_are_the_same_with_the_indexer_on_kernels(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, k: int
 ) -> None:
     model = tiny_model(3)
     # Chunks of prompts beside verification rows, of which a random drafter's seldom hold.
-    crowded = {"k": 2, "max_num_batched_tokens": 18}
+    crowded = {"k": k, "max_num_batched_tokens": 18}
     expected, *_ = answers(model, **crowded)
     for name in ("pool_scores", "compress"):
         monkeypatch.delattr(indexer, name)
