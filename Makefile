@@ -31,7 +31,7 @@ compile-gate: setup ## compile every kernel for sm_90, gfx942 and gfx950; no GPU
 
 test-vllm: setup ## tests on real vLLM on the CPU, in .venv-vllm
 	scripts/setup_vllm.sh
-	$(PY) -m pytest -m "vllm and not slow" tests/serving $(ARGS)
+	$(PY) -m pytest -m "vllm and not slow" tests/serving --durations=25 $(ARGS)
 
 check: setup ## lint, format, types
 	$(PY) -m ruff check .

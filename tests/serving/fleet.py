@@ -50,19 +50,23 @@ def planned(folder: Path, wanted: Collection[str], smollm2: str | None) -> Fleet
     def server(name: str, model: str, *flags: str, **environment: str) -> Callable[[], Live]:
         return Live(model, folder / f"{name}.log", list(flags), environment).start
 
+    def language_model(name: str, *flags: str) -> Callable[[], Live]:
+        threads = str(os.cpu_count())
+        return server(name, made, *SMOLLM2_ARGS, *flags, OMP_NUM_THREADS=threads)
+
     def first_of_smollm2() -> Live:
         if smollm2 is None:
             convert_smollm2(Path(made))
-        return server("smollm2_eager", made, *SMOLLM2_ARGS, "--enforce-eager")()
+        return language_model("smollm2_eager", "--enforce-eager")()
 
     order = folder / "fault"
     order.touch()
     starts = {
         "smollm2_eager": first_of_smollm2,
-        "smollm2_graph": server("smollm2_graph", made, *SMOLLM2_ARGS, "--compilation-config",
-                                '{"cudagraph_mode": "NONE"}'),
-        "smollm2_ngram": server("smollm2_ngram", made, *SMOLLM2_ARGS, "--enforce-eager",
-                                "--speculative-config", NGRAM),
+        "smollm2_graph": language_model("smollm2_graph", "--compilation-config",
+                                        '{"cudagraph_mode": "NONE"}'),
+        "smollm2_ngram": language_model("smollm2_ngram", "--enforce-eager",
+                                        "--speculative-config", NGRAM),
         "eager_server": Live(DSV3, folder / "eager_server.log",
                              [*ARGS, "--enforce-eager", "--max-num-queued-reqs", str(QUEUE)],
                              key=KEY).start,

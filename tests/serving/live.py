@@ -26,6 +26,10 @@ ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     # One worker may use whichever core is free.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    # A thread that waits must not spin on a core that another server could use.
+    "OMP_WAIT_POLICY": "PASSIVE",
+    # All that a miniature can use.
+    "OMP_NUM_THREADS": "1",
 }
 # Room for all requests at once, and no more: several servers share a small machine's memory.
 ARGS = ["--max-model-len", "1024", "--max-num-seqs", "16", "--kv-cache-memory-bytes", "134217728"]
