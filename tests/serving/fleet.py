@@ -13,7 +13,7 @@ from live import ARGS, DSV3, ENVIRONMENT, PYTHON, Live, mtp
 HERE = Path(__file__).parent
 PLUGIN = HERE / "plugin"
 SMOLLM2_ARGS = ["--max-model-len", "2048", "--max-num-seqs", "64",
-                "--kv-cache-memory-bytes", "805306368"]  # fmt: skip
+                "--kv-cache-memory-bytes", "1207959552"]  # fmt: skip
 KEY = "key-of-a-form-that-nobody-knows-0815"
 # Requests that the eager server takes at once, waiting ones included.
 QUEUE = 24
