@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from evalsuite.records import Record, Run
+from evalsuite.report.text import counted
 from evalsuite.storage import read_evidence, read_records, read_run
 
 RESULTS = Path(__file__).parent / "results"
@@ -61,7 +62,7 @@ def page(run: Run, runs: list[dict[str, dict[str, Any]]], name: str, note: str) 
     lines = [
         f"# Full runs of {run.suite} on {hardware.get('name')}",
         "",
-        f"{run.created[:10]}, {len(runs)} runs, {run.dtype}, {engine}, "
+        f"{run.created[:10]}, {counted(len(runs), 'run')}, {run.dtype}, {engine}, "
         f"{run.engine.concurrency or 'the default number of'} requests at once; "
         f"`python benchmarks/full_runs.py RUN … --name {name}`. Medians over the runs; ratio: "
         "`graph` over `eager`, `mtpK` over `graph`.",
