@@ -62,8 +62,8 @@ def test_variables_reach_the_command() -> None:
 def test_real_vllm_is_installed_and_its_tests_run() -> None:
     _, install, command = commands("test-vllm", "ARGS=-k arms")
     assert install == "scripts/setup_vllm.sh"
-    assert '-m pytest -m "vllm and not slow" tests/serving' in command
-    assert command.endswith(" -k arms")
+    asked = '-m pytest -m "vllm and not slow" tests/serving --durations=25 -k arms'
+    assert command.endswith(asked)
 
 
 def test_there_are_five_mtp_targets() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from evalsuite.baseline_choice import Chosen
+from evalsuite.checks import Finding
 from evalsuite.engines.base import Engine, Request
 from evalsuite.engines.mini import open_engine
 from evalsuite.errors import RunIncomplete
@@ -185,8 +186,7 @@ class Healthy:
 
     def _require(self, view: RunView) -> None:
         verdict = verdict_on(view, Chosen(asked_none=True), self._bench.policy)
-        # Other trials may share the machine: its times are no evidence.
-        reasons = [finding for finding in verdict.reasons() if finding.check != "wall"]
+        reasons = reasons_of(verdict, timed=False)
         if reasons:
             told = reasons[0]
             raise RunIncomplete(
@@ -213,6 +213,12 @@ class Healthy:
 def _succession(correct: Int8) -> float:
     """(right + 1) / (answers + 2)."""
     return (int(correct.sum()) + 1) / (correct.size + 2)
+
+
+def reasons_of(verdict: Verdict, *, timed: bool) -> list[Finding]:
+    """What the verdict rests on; less wall time unless `timed`, as other trials may share the
+    machine, and blocks of a trial last tenths of a second."""
+    return [finding for finding in verdict.reasons() if timed or finding.check != "wall"]
 
 
 def judged(bench: Bench, folder: Path, reference: Reference) -> tuple[RunView, Verdict]:

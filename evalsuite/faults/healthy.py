@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalsuite.faults.bench import Bench, judged
+from evalsuite.faults.bench import Bench, judged, reasons_of
 from evalsuite.faults.remembering import RememberingEngine
 from evalsuite.faults.stress import NONE
 
@@ -86,7 +86,7 @@ def run_healthy(
         engine.close()
     held = bench.healthy(NONE).reference(arms, [entry.item.item_id for entry in chosen])
     _, verdict = judged(bench, folder, held)
-    reasons = [one for one in verdict.reasons() if varied.timed or one.check != "wall"]
+    reasons = reasons_of(verdict, timed=varied.timed)
     return HealthyRun(
         varied.name,
         items,

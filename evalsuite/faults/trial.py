@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalsuite.checks import Finding
 from evalsuite.errors import EvalsuiteError
-from evalsuite.faults.bench import Bench, judged
+from evalsuite.faults.bench import Bench, judged, reasons_of
 from evalsuite.faults.fault import Fault
 from evalsuite.localise import Localisation
-from evalsuite.report.headline import reasons_of
+from evalsuite.report import headline
 from evalsuite.runview import ABSENT, RunView
 from evalsuite.verdict import Verdict
 
@@ -100,7 +99,7 @@ def _tried(bench: Bench, fault: Fault, folder: Path, begun: float) -> Trial:
                 bench.execute(engine, fault.arms, items, folder)
             fault.tamper(folder)
             view, verdict = judged(bench, folder, reference)
-            reasons = _reasons(verdict, fault)
+            reasons = reasons_of(verdict, timed="wall" in fault.checks)
             if reasons:
                 break
     finally:
@@ -122,19 +121,9 @@ def _tried(bench: Bench, fault: Fault, folder: Path, begun: float) -> Trial:
     )
 
 
-def _reasons(verdict: Verdict, fault: Fault) -> list[Finding]:
-    """What the verdict rests on, less wall time: blocks of a trial last tenths of a second, and
-    the machine may do other things beside it. A fault that is one of speed is held to it."""
-    return [
-        finding
-        for finding in verdict.reasons()
-        if finding.check != "wall" or "wall" in fault.checks
-    ]
-
-
 def _says(verdict: Verdict, wanted: Sequence[str]) -> str:
     """The report's first reason, of a check that should fail where one does."""
-    reasons = [one for one in reasons_of(verdict) if one.status in ("fail", "missing")]
+    reasons = [one for one in headline.reasons_of(verdict) if one.status in ("fail", "missing")]
     reasons.sort(key=lambda reason: reason.check not in wanted)
     return f"{reasons[0].check}: {reasons[0].message}" if reasons else ""
 
