@@ -30,8 +30,8 @@ from evalsuite.suite import DEFAULT_SUITE, Suite, load_suite
 from evalsuite.verdict import Verdict
 
 # A step of few requests takes a GPU as long as one of many.
-BATCH = {"cpu": 16, "cuda": 128}
-STAGES = {"cpu": (16, 32, 64, 128), "cuda": (128, 256, 512)}
+BATCH = {"cpu": 16, "cuda": 64}
+STAGES = {"cpu": (16, 32, 64, 128), "cuda": (64, 128, 256, 512)}
 
 
 class Unseen:

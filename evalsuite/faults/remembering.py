@@ -60,6 +60,7 @@ class RememberingEngine:
 
     def __init__(self, engine: Engine, requests: Sequence[Request]) -> None:
         self._engine = engine
+        self._requests = requests
         self._sessions: dict[str, RememberingSession] = {}
         engine.check(requests)
 
@@ -69,11 +70,13 @@ class RememberingEngine:
         return self._engine.name
 
     def check(self, requests: Sequence[Request]) -> None:
-        """Nothing: all requests were checked at the beginning, and sized sessions."""
+        """Nothing: all requests are checked before a session is opened, which they size."""
 
     def start(self, arm: Arm) -> RememberingSession:
         """The arm's session, opened at first use."""
         if arm.name not in self._sessions:
+            # Another set of sessions on the same engine may have asked for shorter requests since.
+            self._engine.check(self._requests)
             self._sessions[arm.name] = RememberingSession(self._engine.start(arm))
         return self._sessions[arm.name]
 

@@ -18,7 +18,7 @@ from evalsuite.faults.trial import try_fault
 from evalsuite.faults.workers import Row, Task
 
 # Two blocks of every arm at least, for ratios of wall time.
-HEALTHY_ITEMS = {"cpu": 128, "cuda": 256}
+HEALTHY_ITEMS = 128
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def _do(bench: Bench, setting: Setting, task: Task) -> Row:
     if task.kind == "fault":
         return try_fault(bench, FAULTS[task.name], bench.folder / task.name).as_json()
     varied = variations(int(task.name) + 1)[-1]
-    items = min(setting.items, HEALTHY_ITEMS[setting.device])
+    items = min(setting.items, HEALTHY_ITEMS)
     begun = time.monotonic()
     try:
         run = run_healthy(bench, varied, items, setting.arms, bench.folder / varied.name)

@@ -6,6 +6,7 @@ from fake_engine import FakeEngine
 
 from evalsuite.arms import parse_arm
 from evalsuite.engines.base import Answer, Request
+from evalsuite.engines.mini import open_engine
 from evalsuite.faults.remembering import RememberingEngine
 
 
@@ -50,3 +51,16 @@ def test_sessions_outlive_a_run_and_end_with_the_engine() -> None:
     assert engine.start(parse_arm("eager")) is session
     engine.close()
     assert engine.start(parse_arm("eager")) is not session
+
+
+def test_sessions_opened_later_hold_what_was_promised() -> None:
+    """A fault that shortens requests leaves the engine sized for these."""
+    inner = open_engine(model=None, dtype=None, device="cpu", concurrency=1, options={})
+    engine = RememberingEngine(inner, [Request("long", "1+" * 200, 100, ())])
+    RememberingEngine(inner, [Request("short", "1+", 4, ())])
+    session = engine.start(parse_arm("eager"))
+    answers: list[Answer] = []
+    session.generate([Request("long", "1+" * 200, 100, ())], answers.append)
+    assert [answer.request_id for answer in answers] == ["long"]
+    engine.close()
+    inner.close()
