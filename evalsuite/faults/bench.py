@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -32,6 +33,8 @@ from evalsuite.verdict import Verdict
 # A step of few requests takes a GPU as long as one of many.
 BATCH = {"cpu": 16, "cuda": 64}
 STAGES = {"cpu": (16, 32, 64, 128), "cuda": (64, 128, 256, 512)}
+# Set where CUDA's Multi-Process Service lets several processes use a GPU at once.
+MPS = "CUDA_MPS_PIPE_DIRECTORY"
 
 
 class Unseen:
@@ -126,6 +129,7 @@ class Bench:
             "model_hash": told.model_hash,
             "items": self.most,
             "batch": self.batch,
+            "mps": self.device == "cuda" and MPS in os.environ,
         }
 
     def execute(

@@ -184,6 +184,8 @@ FAULTS = (
         "where a batch fills the graph, its last request has the block table of the first",
         lambda: seams.static_inputs(_exact_size),
         BOTH,
+        # Larger batches are replayed in pieces of this size, nearly all of them full.
+        stress=Stress(options=(("graph_batches", [16]),)),
     ),
     Fault(
         "F-07",

@@ -142,7 +142,8 @@ def as_markdown(proof: Proof) -> str:
 
 def _processes(proof: Proof) -> str:
     count = proof.get("jobs", 1)
-    return f" in {count} processes" if count > 1 else ""
+    shared = " that share the GPU through MPS" if proof["machine"].get("mps") else ""
+    return f" in {count} processes{shared}" if count > 1 else ""
 
 
 def _absent(proof: Proof) -> list[str]:

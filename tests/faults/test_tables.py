@@ -75,6 +75,12 @@ def test_json_has_what_is_promised(proof: Proof) -> None:
     assert [row["id"] for row in told["faults"]] == ["A-01", "C-13", "D-07"]
 
 
+def test_the_page_says_how_processes_shared_a_gpu(proof: Proof) -> None:
+    assert "in 2 processes." in as_markdown(proof.as_json())
+    shared = replace(proof, machine={**MACHINE, "mps": True})
+    assert "in 2 processes that share the GPU through MPS." in as_markdown(shared.as_json())
+
+
 def test_a_fault_that_cannot_be_seen_stays_in_the_table_with_its_reason(proof: Proof) -> None:
     page = as_markdown(proof.as_json())
     assert "C-13" in page and "order of scores" in page
