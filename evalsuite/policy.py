@@ -183,12 +183,13 @@ class Route(Section, frozen=True):
 
 class Wall(Section, frozen=True):
     """Wall time. `mtp5_below`: what mtp5 / graph must stay under on a GPU. `tolerance`: how far a
-    ratio may exceed the baseline's (0.15: by 15 %). `slower`: how many times the baseline's time
-    of the same hardware class an arm may take, where that is `shortest` seconds or more: what else
-    a host does shows in a shorter one."""
+    ratio may exceed the baseline's (0.15: by 15 %); the arm must also take `excess` seconds more than
+    that allows. `slower`: how many times the baseline's time of the same hardware class an arm may
+    take, where that is `shortest` seconds or more. What else a host does shows in shorter times."""
 
     mtp5_below: float = 1.0
     tolerance: float = 0.15
+    excess: float = 0.5
     slower: float = 1.3
     shortest: float = 15.0
     level: float = 0.95
@@ -197,8 +198,9 @@ class Wall(Section, frozen=True):
         for name in ("mtp5_below", "tolerance", "slower"):
             if not getattr(self, name) > 0.0:
                 raise ValueError(f"{name} must be above 0")
-        if not self.shortest >= 0.0:
-            raise ValueError("shortest must be at least 0")
+        for name in ("excess", "shortest"):
+            if not getattr(self, name) >= 0.0:
+                raise ValueError(f"{name} must be at least 0")
         _between("level", self.level, 0.5, 1.0)
 
 

@@ -91,12 +91,14 @@ def _beyond(
         if not known:
             continue
         limit = max(known) * (1.0 + policy.wall.tolerance)
-        if found.low > limit:
+        other = compared_with(run, name)
+        base = arm_seconds(run.arms[other]) if other else 0.0
+        if found.low > limit and base * (found.ratio - limit) >= policy.wall.excess:
             yield Finding(
                 check=CHECK,
                 status=_grave(run),
                 arm=name,
-                message=f"{name} takes {found.ratio:.2f} of {compared_with(run, name)}'s time "
+                message=f"{name} takes {found.ratio:.2f} of {other}'s time "
                 f"({found.low:.2f} to {found.high:.2f}), beyond {limit:.2f}: the accepted runs "
                 f"took {min(known):.2f} to {max(known):.2f}",
                 figures={**found._asdict(), "limit": limit, "accepted": known},

@@ -117,6 +117,8 @@ FAULTS = (
         "in steps that also prefill, verification rows take decay and write strength of the row "
         "behind them",
         _neighbours_gates,
+        # Prompts in small pieces, so that most steps prefill beside requests that verify.
+        stress=Stress(options=(("max_num_batched_tokens", 512),)),
     ),
     Fault(
         "B-05",

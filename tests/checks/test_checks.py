@@ -475,6 +475,15 @@ def test_times_of_short_arms_are_not_compared(noisy):
         assert [finding.arm for finding in findings(verdict, "wall")] == slow
 
 
+def test_a_ratio_fails_only_where_it_costs_time(noisy):
+    noisy.factory.make(noisy.run, seed=9, slow={"mtp2": 2.0})
+    for excess, slow in ((0.0, ["mtp2"]), (1e6, [])):
+        policy = {"wall": {"excess": excess}}
+        change_json(noisy.run / "run.json", lambda old, new=policy: {**old, "policy": new})
+        verdict = judge(noisy.run, noisy.baseline)
+        assert [finding.arm for finding in findings(verdict, "wall")] == slow
+
+
 def test_ratios_under_another_load_are_not_compared(noisy):
     noisy.factory.make(noisy.run, seed=9, slow={"mtp2": 2.0})
     verdict = judge(noisy.run, noisy.baseline)
