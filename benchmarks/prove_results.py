@@ -64,8 +64,9 @@ def filled(text: str, results: Path = RESULTS) -> str:
 @click.command()
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--name", help="Stem of the files in benchmarks/results.")
+@click.option("--note", "notes", multiple=True, help="A paragraph of the page, as often as needed.")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS)
-def main(folders: tuple[Path, ...], name: str | None, out: Path) -> None:
+def main(folders: tuple[Path, ...], name: str | None, notes: tuple[str, ...], out: Path) -> None:
     """Write NAME.json and NAME.md, and README's lines."""
     if bool(folders) != bool(name):
         raise click.UsageError("folders and --name go together")
@@ -74,7 +75,7 @@ def main(folders: tuple[Path, ...], name: str | None, out: Path) -> None:
     ]
     if proofs and name:
         try:
-            proof = joined(proofs, order=list(FAULTS))
+            proof = joined(proofs, list(FAULTS), notes)
         except UsageError as problem:
             raise click.ClickException(str(problem)) from None
         write(proof, out / name, page=False)

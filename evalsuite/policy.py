@@ -183,9 +183,10 @@ class Route(Section, frozen=True):
 
 class Wall(Section, frozen=True):
     """Wall time. `mtp5_below`: what mtp5 / graph must stay under on a GPU. `tolerance`: how far a
-    ratio may exceed the baseline's (0.15: by 15 %); the arm must also take `excess` seconds more than
-    that allows. `slower`: how many times the baseline's time of the same hardware class an arm may
-    take, where that is `shortest` seconds or more. What else a host does shows in shorter times."""
+    ratio may exceed the baseline's (0.15: by 15 %); the arm must also take `excess` seconds more
+    than that allows. `slower`: how many times the baseline's time of the same hardware class an arm
+    may take, where that is `shortest` seconds or more. What else a host does shows in shorter
+    times."""
 
     mtp5_below: float = 1.0
     tolerance: float = 0.15

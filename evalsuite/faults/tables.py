@@ -30,8 +30,8 @@ def write(proof: Proof, stem: Path, *, page: bool = True) -> None:
         stem.with_suffix(".html").write_text(render(proof), encoding="utf-8")
 
 
-def joined(proofs: Sequence[Proof], order: Sequence[str]) -> Proof:
-    """Join proofs over different faults; faults in `order`.
+def joined(proofs: Sequence[Proof], order: Sequence[str], notes: Sequence[str] = ()) -> Proof:
+    """Join proofs over different faults; faults in `order`. `notes` stand on the page.
 
     Processors may differ, and are all named; what decides an answer may not. Raises UsageError
     where device, type or checkpoint differ, or a fault is there twice.
@@ -66,6 +66,7 @@ def joined(proofs: Sequence[Proof], order: Sequence[str]) -> Proof:
         "machine": machine,
         "jobs": max(proof.get("jobs", 1) for proof in proofs),
         "seconds": round(sum(proof["seconds"] for proof in proofs), 1),
+        "notes": list(notes),
     }
 
 
@@ -129,6 +130,7 @@ def as_markdown(proof: Proof) -> str:
         f"{machine['items']}, and ends when the gate is red. Each fault is held against a healthy "
         "run of the same machine.",
         "",
+        *[line for note in proof.get("notes", ()) for line in (note, "")],
         *_absent(proof),
     ]
     for letter, name in FAMILIES.items():

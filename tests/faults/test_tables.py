@@ -161,9 +161,10 @@ def test_proofs_over_different_faults_are_joined_in_the_catalogues_order(proof: 
     whole = proof.as_json()
     first = {**whole, "faults": whole["faults"][2:], "healthy": []}
     second = {**whole, "faults": whole["faults"][:2]}
-    both = joined([first, second], list(FAULTS))
+    both = joined([first, second], list(FAULTS), ["Made on two evenings."])
     assert [row["id"] for row in both["faults"]] == ["A-01", "C-13", "D-07"]
     assert both["caught"] == 2 and len(both["healthy"]) == 10
+    assert "\nMade on two evenings.\n" in as_markdown(both)
 
 
 def test_proofs_of_two_checkpoints_are_not_joined(proof: Proof) -> None:
