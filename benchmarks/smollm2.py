@@ -1,6 +1,6 @@
 """What a run of the suite smollm2-vllm gave: real text of a real model, and its real faults.
 
-    evalsuite run smollm2-vllm --limit all --arms eager --out RUN
+    evalsuite run smollm2-vllm --limit all --out RUN
     python benchmarks/smollm2.py RUN
 
 A looping answer is counted under the detector's rule. Answers of two arms are compared by text.
