@@ -15,9 +15,9 @@ from evalsuite.baseline_file import (
     ItemAnswers,
     digest_of,
 )
+from evalsuite.counted import drafts_of, drifted_of, routes_of, shares_of, times_of
 from evalsuite.errors import UsageError
 from evalsuite.policy import Equality
-from evalsuite.reference import drafts_of, drifted_of, routes_of, shares_of, times_of
 from evalsuite.runview import CODE, ArmView, RunView
 from evalsuite.scoring import OUTCOMES
 

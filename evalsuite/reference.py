@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -17,16 +16,23 @@ from evalsuite.baseline_file import (
     Drafts,
     Drifted,
     HardwareClass,
-    HardwareRun,
     ItemAnswers,
     Shares,
 )
+from evalsuite.counted import (
+    drafts_of,
+    drifted_of,
+    pooled_drafts,
+    pooled_drifted,
+    pooled_shares,
+    routes_of,
+    shares_of,
+    times_of,
+)
 from evalsuite.policy import Equality
 from evalsuite.runview import ABSENT, CODE, ArmView, Bools, Floats, Int8, Ints, RunView
-from evalsuite.walls import arm_seconds, ratios_in
 
 Number = TypeVar("Number", np.int8, np.int32, np.float64)
-Counted = TypeVar("Counted", Shares, Drifted)
 # Stands for the answers to an item that the baseline does not have.
 _UNKNOWN = Cell(text=None, outcome="error", rule=None, confidence=None)
 
@@ -131,93 +137,6 @@ def from_run(view: RunView, ids: Sequence[str], limits: Equality) -> Reference:
     hardware = {view.hardware_class: HardwareClass(routes=routes_of(view), runs=[times_of(view)])}
     made = view.run.dtype, view.run.model_hash
     return Reference(view.folder.name, view.run.plan.repeats, arms, known, hardware, *made)
-
-
-def shares_of(view: RunView, name: str, margin: float) -> Shares | None:
-    """Count how an arm's answers differ from eager's; None where there is no eager arm."""
-    arm = view.arms[name]
-    texts = int((arm.same_text >= 0).sum())
-    if texts == 0:
-        return None
-    diverged = arm.divergence >= 0
-    return Shares(
-        margin=margin,
-        compared=int((arm.divergence >= -1).sum()),
-        diverged=int(diverged.sum()),
-        large=int((diverged & (np.nan_to_num(arm.margin) > margin)).sum()),
-        texts=texts,
-        different=int((arm.same_text == 0).sum()),
-    )
-
-
-def drafts_of(view: RunView, name: str) -> Drafts | None:
-    """Return the acceptance that an arm's evidence tells, if it does."""
-    evidence = view.arms[name].evidence
-    if evidence is None or not evidence.drafts or evidence.accepted_per_position is None:
-        return None
-    return Drafts(drafts=evidence.drafts, accepted=list(evidence.accepted_per_position))
-
-
-def drifted_of(arm: ArmView, limit: float) -> Drifted | None:
-    """Count the answers whose margins drift from eager's; None where none could be compared."""
-    compared = int((~np.isnan(arm.drift)).sum())
-    drifted = int((np.nan_to_num(arm.drift) > limit).sum())
-    return Drifted(limit=limit, compared=compared, drifted=drifted) if compared else None
-
-
-def routes_of(view: RunView) -> dict[str, dict[str, str]]:
-    """Return the kernel routes by arm and row kind, of the arms that tell them."""
-    return {
-        name: dict(arm.evidence.routes)
-        for name, arm in view.arms.items()
-        if arm.evidence is not None and arm.evidence.routes is not None
-    }
-
-
-def times_of(view: RunView) -> HardwareRun:
-    """Return seconds and ratios by arm."""
-    seconds = {name: arm_seconds(arm) for name, arm in view.arms.items()}
-    return HardwareRun(
-        answers=view.run.plan.repeats * len(view.ids),
-        concurrency=view.run.engine.concurrency,
-        seconds={name: value for name, value in seconds.items() if value > 0.0},
-        ratios={name: found.ratio for name, found in ratios_in(view).items()},
-    )
-
-
-def pooled_drafts(parts: Sequence[Drafts | None]) -> Drafts | None:
-    """Add up acceptance over runs; None where no run tells it."""
-    known = [part for part in parts if part is not None]
-    if not known:
-        return None
-    length = max(len(part.accepted) for part in known)
-    padded = [part.accepted + [0] * (length - len(part.accepted)) for part in known]
-    return Drafts(
-        drafts=sum(part.drafts for part in known),
-        accepted=[sum(column) for column in zip(*padded, strict=True)],
-    )
-
-
-def pooled_shares(parts: Sequence[Shares | None]) -> Shares | None:
-    """Add up shares over runs that count the same margins as the last; None where none tells."""
-    return _summed(parts, "margin")
-
-
-def pooled_drifted(parts: Sequence[Drifted | None]) -> Drifted | None:
-    """Add up drifts over runs that have the limit of the last; None where none tells."""
-    return _summed(parts, "limit")
-
-
-def _summed(parts: Sequence[Counted | None], key: str) -> Counted | None:
-    """Add up every field but `key`, over the parts that have the last one's."""
-    known = [part for part in parts if part is not None]
-    if not known:
-        return None
-    last = known[-1]
-    same = [part for part in known if getattr(part, key) == getattr(last, key)]
-    names = [name for name in last.__struct_fields__ if name != key]
-    sums = {name: sum(getattr(part, name) for part in same) for name in names}
-    return msgspec.structs.replace(last, **sums)
 
 
 def known_values(values: Floats) -> Floats | None:

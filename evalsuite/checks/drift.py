@@ -16,8 +16,9 @@ from scipy import stats as scipy_stats
 
 from evalsuite.baseline_file import Drifted
 from evalsuite.checks.finding import Finding, some
+from evalsuite.counted import drifted_of
 from evalsuite.policy import Policy
-from evalsuite.reference import Reference, ReferenceArm, drifted_of
+from evalsuite.reference import Reference, ReferenceArm
 from evalsuite.runview import EAGER, ArmView, Bools, Floats, RunView
 
 CHECK = "equality"

@@ -12,8 +12,9 @@ from scipy import stats as scipy_stats
 from evalsuite.baseline_file import Shares
 from evalsuite.checks.drift import against_accepted, against_eager, judges_accepted
 from evalsuite.checks.finding import Finding, some
+from evalsuite.counted import shares_of
 from evalsuite.policy import Policy
-from evalsuite.reference import Reference, accepted_arm, shares_of
+from evalsuite.reference import Reference, accepted_arm
 from evalsuite.runview import ABSENT, EAGER, NO_IDS, ArmView, Bools, RunView
 
 CHECK = "equality"
