@@ -92,8 +92,10 @@ def _beyond(
             continue
         limit = max(known) * (1.0 + policy.wall.tolerance)
         other = compared_with(run, name)
-        base = arm_seconds(run.arms[other]) if other else 0.0
-        if found.low > limit and base * (found.ratio - limit) >= policy.wall.excess:
+        if other is None or found.low <= limit:
+            continue
+        # Blocks of a long run take a while to sum up: only where it matters.
+        if arm_seconds(run.arms[other]) * (found.ratio - limit) >= policy.wall.excess:
             yield Finding(
                 check=CHECK,
                 status=_grave(run),
