@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 
 import kernel_paths  # noqa: F401
 import torch
@@ -21,7 +22,7 @@ from sparse_problems import Problem, make
 from sparse_mla import attention
 from sparse_mla.attention import MMA_HEADS
 from sparse_mla.compare import FLASH_MLA
-from sparse_mla.configs import GLUON, NARROW, NARROW_FP8, WIDE, Config
+from sparse_mla.configs import FEW_HEADS, GLUON, NARROW, NARROW_FP8, WIDE, Config
 from sparse_mla.packing import group_rows, measure_overlap, pack_rows
 
 POISON = float("nan")
@@ -103,14 +104,22 @@ def agrees_with_rope(config: Config) -> str | None:
 
 @check
 def agrees_with_fp8(config: Config) -> str | None:
+    """Both kinds of scale, with and without rope: whole and odd lists, splits, packed rows."""
     if config.block_h >= MMA_HEADS:
         return None
-    for fp8 in ("tensor", "row"):
-        for rope in (0, 64):
-            problem = make(4, heads_of(config), rope=rope, fp8=fp8)
-            wrong = problem.wrong(problem.run(config=config))
+    for fp8, rope in product(("tensor", "row"), (0, 64)):
+        for topk, split in ((2048, 2048), (131, 64)):
+            problem = poisoned(make(7, heads_of(config), topk=topk, rope=rope, fp8=fp8))
+            found = problem.run(config=config, split_size=split)
+            again = problem.run(config=config, split_size=split)
+            wrong = problem.wrong(found) or same(again, found, "rerun")
             if wrong:
-                return f"{fp8} scale, rope {rope}: {wrong}"
+                return f"{fp8} scale, rope {rope}, top-{topk} in parts of {split}: {wrong}"
+        problem = poisoned(make(12, 16, rope=rope, fp8=fp8, width=6, shared=0.8))
+        packing = pack_rows(problem.indices, 3, len(problem.cache), lengths=problem.lengths)
+        wrong = problem.wrong(problem.run(config=config, packing=packing))
+        if wrong:
+            return f"{fp8} scale, rope {rope}, packed: {wrong}"
     return None
 
 
@@ -122,6 +131,30 @@ def odd_columns_and_int64(config: Config) -> str | None:
     indices[:, ::9] = 0
     found = replace(problem, indices=indices).run(config=config, empty_index=0)
     return replace(problem, indices=torch.where(indices == 0, -1, indices)).wrong(found)
+
+
+@check
+def rows_of_a_wider_tensor(config: Config) -> str | None:
+    """A cache and a query that are columns of wider tensors, at odd addresses."""
+    for fp8 in ("", "tensor"):
+        problem = make(7, heads_of(config), topk=131, slots=4096, fp8=fp8)
+        problem = replace(
+            problem, cache=within_a_wider(problem.cache), query=within_a_wider(problem.query)
+        )
+        # A kernel that needs aligned rows must not be chosen.
+        plain = config.kernel == "gluon" or (fp8 and config.block_h >= MMA_HEADS)
+        wrong = problem.wrong(problem.run(config=None if plain else config))
+        if wrong:
+            return f"{fp8 or 'BF16'}: {wrong}"
+    return None
+
+
+def within_a_wider(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values as columns of a tensor that is 13 wider."""
+    wider = torch.zeros(*tensor.shape[:-1], tensor.shape[-1] + 13, device=DEVICE).to(tensor.dtype)
+    part = wider[..., 3:-10]
+    part.copy_(tensor)
+    return part
 
 
 @check
@@ -292,7 +325,7 @@ def nothing_to_do(config: Config) -> str | None:
 
 def results(only: str) -> Iterator[tuple[str, str, str | None, float]]:
     """Name, configuration, what is wrong and seconds of each check."""
-    for config in (GLUON, WIDE, NARROW, NARROW_FP8):
+    for config in (GLUON, FEW_HEADS, WIDE, NARROW, NARROW_FP8):
         for name, function in CHECKS.items():
             if only in f"{name} {config.label}":
                 started = time.perf_counter()

@@ -40,11 +40,22 @@ CHECKED_ROWS = 3
 Prepare = Callable[[Problem], Launch]
 
 GLUON = Config(64, 64, 4, 2, "gluon")
+FEW_HEADS = Config(16, 64, 4, 3, "gluon")
 SWEPT = {
     "64": [GLUON, Config(64, 64, 8, 2)],
-    "16": [GLUON, Config(16, 64, 4, 2), Config(16, 32, 4, 3)],
-    "one row": [GLUON, Config(16, 64, 4, 2), Config(16, 32, 4, 3), Config(32, 64, 8, 2)],
-    "fp8": [Config(16, 64, 4, 2), Config(16, 64, 8, 1), Config(16, 32, 4, 1), Config(16, 32, 8, 1)],
+    "16": [
+        FEW_HEADS,
+        Config(16, 64, 4, 2),
+        Config(16, 64, 8, 3),
+        Config(16, 128, 8, 2),
+    ],
+    "one row": [GLUON, FEW_HEADS, Config(16, 64, 4, 2), Config(16, 32, 4, 3), Config(32, 64, 8, 2)],
+    "fp8": [
+        FEW_HEADS,
+        Config(16, 64, 8, 3),
+        Config(16, 64, 4, 2),
+        Config(16, 32, 4, 3),
+    ],
 }
 
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 LOG2E = 1.4426950408889634
 ROPE_DIM = 64
 MMA_HEADS = 64
+# What the kernels in Gluon take: the value's width, and elements that rows are apart in steps of.
+GLUON_RANK = 512
+STEP = 16
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,12 @@ def _default_rank(width: int) -> int:
     return width if width & (width - 1) == 0 else width - ROPE_DIM
 
 
+def _in_steps(tensor: Tensor) -> bool:
+    """Whether all rows begin at multiples of STEP elements, which 16 bytes at a time need."""
+    outer = tensor.stride()[:-1]
+    return tensor.data_ptr() % 16 == 0 and all(stride % STEP == 0 for stride in outer)
+
+
 @remember
 def processors(device: torch.device) -> int:
     """Multiprocessors of a device."""
@@ -130,11 +139,16 @@ def _plan(
     architecture, dtype = architecture_of(query.device), cache_dtype_of(cache, cache_scale)
     heads = query.shape[1]
     rows = len(query) if split_size is None else None
-    config = config or choose_config(architecture, dtype, heads, rows)
-    if config.kernel == "gluon" and (architecture, dtype, rank) != ("sm_90", "bfloat16", 512):
-        raise ValueError(f"{config.label} takes a BF16 cache of 512 on sm_90, not {dtype} {rank}")
+    gluon = rank == GLUON_RANK and _in_steps(query) and _in_steps(cache)
+    config = config or choose_config(architecture, dtype, heads, rows, gluon)
+    if config.kernel == "gluon" and not (architecture == "sm_90" and gluon):
+        raise ValueError(
+            f"{config.label} takes a cache of {GLUON_RANK} on sm_90 in rows that begin at "
+            f"multiples of {STEP} elements, not {rank} on {architecture}, {cache.stride(0)} apart"
+        )
     if architecture == "sm_90" and dtype.startswith("fp8") and config.block_h >= MMA_HEADS:
-        # Seen on an H200 under compute-sanitizer: NaN in rows 8 to 15 of most warps.
+        # In Triton seen on an H200 under compute-sanitizer: NaN in rows 8 to 15 of most warps. The
+        # one in Gluon is for BF16.
         raise ValueError(f"{config.label} cannot take an FP8 cache: use blocks of fewer heads")
     if split_size is None:
         topk = indices.shape[1]
@@ -172,7 +186,11 @@ def _launch(
     from sparse_mla import attention_kernels
 
     launch = attention_kernels.launch_partial
-    if case.config.kernel == "gluon":
+    if case.config.kernel == "gluon" and case.config.block_h < MMA_HEADS:
+        from sparse_mla import gluon_few_heads
+
+        launch = gluon_few_heads.launch_few_heads
+    elif case.config.kernel == "gluon":
         from sparse_mla import gluon_kernels
 
         launch = gluon_kernels.launch_hopper

@@ -41,6 +41,22 @@ def _shrink(largest):
     return tl.exp2(tl.ceil(tl.log2(safe)) - 10.0)
 
 
+@triton.jit
+def _opened(keys, PTX: tl.constexpr):
+    """FP8 keys as float16.
+
+    PTX: in an instruction that the compiler takes to have effects. It would otherwise convert each
+    operand of a product where it is read, byte by byte from shared memory.
+    """
+    if PTX:
+        return tl.inline_asm_elementwise(
+            "{ .reg .b16 low, high; mov.b32 {low, high}, $2; "
+            "cvt.rn.f16x2.e4m3x2 $0, low; cvt.rn.f16x2.e4m3x2 $1, high; }",
+            "=r,=r,r", [keys], dtype=tl.float16, is_pure=False, pack=4,
+        )  # fmt: skip
+    return keys.to(tl.float16)
+
+
 @triton.jit(do_not_specialize=["slots", "empty", "splits"])
 def partial_attention(
     query, cache, indices, lengths, members, cache_scale,
@@ -50,7 +66,7 @@ def partial_attention(
     RANK: tl.constexpr, ROPE: tl.constexpr,
     BLOCK_H: tl.constexpr, BLOCK_N: tl.constexpr,
     HAS_LENGTHS: tl.constexpr, PACKED: tl.constexpr, SCALE: tl.constexpr,
-    HALF: tl.constexpr, PREFETCH: tl.constexpr, UPCAST: tl.constexpr, SPLIT: tl.constexpr,
+    HALF: tl.constexpr, PTX: tl.constexpr, UPCAST: tl.constexpr, SPLIT: tl.constexpr,
     EARLY: tl.constexpr, DENSE: tl.constexpr,
 ):  # fmt: skip
     """out [T, splits, HEADS, RANK] and lse [T, splits, HEADS] of each range of columns.
@@ -108,9 +124,6 @@ def partial_attention(
     top = tl.full([BLOCK_H], NONE, tl.float32)
     total = tl.zeros([BLOCK_H], tl.float32)
     acc = tl.zeros([BLOCK_H, RANK], tl.float32)
-    if PREFETCH:
-        first_at = cache + found.to(tl.int64)[:, None] * cache_row + rank[None, :]
-        ahead_k = tl.load(first_at, mask=found[:, None] >= 0, other=0.0)
     for start in range(begin, end, BLOCK_N):
         # The next tile's slots are loaded one turn ahead, so that the gather that needs them can
         # be issued at once.
@@ -118,16 +131,9 @@ def partial_attention(
         next_found = _slots(indices, row, ahead, end, topk, slots, empty)
         there = found >= 0
         keys_at = cache + found.to(tl.int64)[:, None] * cache_row
-        if PREFETCH:
-            # Conversion keeps FP8 keys from being copied asynchronously, so the next tile is read
-            # into registers meanwhile.
-            k = ahead_k
-            next_at = cache + next_found.to(tl.int64)[:, None] * cache_row
-            ahead_k = tl.load(next_at + rank[None, :], mask=next_found[:, None] >= 0, other=0.0)
-        else:
-            k = tl.load(keys_at + rank[None, :], mask=there[:, None], other=0.0)
+        k = tl.load(keys_at + rank[None, :], mask=there[:, None], other=0.0)
         if HALF:
-            k = k.to(tl.float16)
+            k = _opened(k, PTX)
         if UPCAST:
             k = k.to(tl.float32)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee")
@@ -278,7 +284,7 @@ def constants(case: Case, has_lengths: bool, has_scale: bool) -> dict[str, int |
         "PACKED": case.packed_rows > 1,
         "SCALE": (2 if case.cache_dtype == "fp8_e4m3_row" else 1) if has_scale else 0,
         "HALF": fp8,
-        "PREFETCH": fp8 and case.config.num_stages == 1,
+        "PTX": fp8 and case.architecture == "sm_90",
         # The interpreter's bfloat16 products are wrong.
         "UPCAST": interpreted,
         "SPLIT": case.split,

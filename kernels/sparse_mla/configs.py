@@ -53,18 +53,10 @@ class Case:
 WIDE = Config(64, 64, 8, 2)
 NARROW = Config(16, 64, 4, 2, resident=2)
 GLUON = Config(64, 64, 4, 2, kernel="gluon")
+# Heads on the narrow side of a wgmma: gluon_few_heads.py.
+FEW_HEADS = Config(16, 64, 4, 3, kernel="gluon")
 # NARROW's four warps keep registers in memory for an FP8 cache.
 NARROW_FP8 = Config(16, 64, 8, 3)
-# sm_90, by width of the head block and whether the cache is FP8. FP8 tiles of 64 heads keep
-# registers in memory, and gave NaN under memcheck: see attention.py.
-HOPPER = {
-    (64, False): GLUON,
-    (32, False): GLUON,
-    (16, False): NARROW,
-    (64, True): NARROW_FP8,
-    (32, True): NARROW_FP8,
-    (16, True): NARROW_FP8,
-}
 # With so few rows their heads are spread over more programs.
 FEW_ROWS = 4
 # gfx942 has 64 KB of LDS for a program, gfx950 160 KB; tiles of more heads spill on both.
@@ -78,11 +70,12 @@ def choose_config(
     cache_dtype: str,
     heads: int,
     rows: int | None = None,
+    gluon: bool = True,
 ) -> Config:
     """The configuration for `heads` heads (of all packed rows) of one list of keys.
 
     Without `rows` it is the same for any number of them, so that a row's result does not change
-    with its company.
+    with its company. `gluon`: whether the tensors are such as Hopper's kernels in Gluon take.
     """
     if architecture == "gfx942":
         return GFX942
@@ -90,10 +83,12 @@ def choose_config(
         return GFX950
     if architecture == "interpreter":
         return SMALL
-    block = 64 if heads > 32 else 32 if heads > 16 else 16
-    if rows is not None and rows <= FEW_ROWS:
-        block = 16
-    return HOPPER[block, cache_dtype.startswith("fp8")]
+    fp8 = cache_dtype.startswith("fp8")
+    if not gluon and not fp8 and heads > 16:
+        return WIDE
+    if not gluon or (rows is not None and rows <= FEW_ROWS):
+        return NARROW_FP8 if fp8 else NARROW
+    return FEW_HEADS if fp8 or heads <= 16 else GLUON
 
 
 @cache
@@ -125,7 +120,10 @@ def all_configs() -> Iterator[Case]:
         for dtype in ("bfloat16", "fp8_e4m3", "fp8_e4m3_row"):
             for rope in (0, 64):
                 for heads in (8, 16, 32, 64, 128):
-                    chosen = {choose_config(architecture, dtype, heads, rows) for rows in (1, None)}
+                    chosen = {
+                        choose_config(architecture, dtype, heads, *rest)
+                        for rest in ((1,), (None,), (None, False))
+                    }
                     for config in sorted(chosen, key=lambda config: config.label):
                         for split in (False, True):
                             yield Case(architecture, dtype, 512, rope, heads, 1, split, config)

@@ -73,10 +73,17 @@ def attention_unit(case: configs.Case, *, representative: bool = False) -> Unit:
         **dict.fromkeys(("topk", "slots", "empty", "columns_per_split", "splits"), "i32"),
         **dict.fromkeys(("query_row", "query_head", "cache_row"), "i32"),
     }
-    if case.config.kernel == "gluon":
+    if case.config.kernel == "gluon" and case.config.block_h < 64:
+        from sparse_mla import gluon_few_heads
+
+        function: Any = gluon_few_heads.hopper_few_heads
+        constants = gluon_few_heads.constants(case, True, fp8)
+        if fp8:
+            types["cache"] = "*fp8e4nv"
+    elif case.config.kernel == "gluon":
         from sparse_mla import gluon_kernels
 
-        function: Any = gluon_kernels.hopper_attention
+        function = gluon_kernels.hopper_attention
         constants = gluon_kernels.constants(case, True)
         del types["cache_scale"]
     else:
@@ -106,7 +113,7 @@ def _is_representative(case: configs.Case) -> bool:
     if case.packed_rows > 1 or case.rope_dim:
         return False
     if case.cache_dtype == "fp8_e4m3":
-        return case.architecture == "gfx950" and case.heads == 16 and case.split
+        return case.architecture != "gfx942" and case.heads == 16 and case.split
     return case.cache_dtype == "bfloat16" and (
         (case.heads, case.split) == (16, True)
         or (case.architecture, case.heads, case.split) == ("sm_90", 64, False)

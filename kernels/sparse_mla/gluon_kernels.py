@@ -19,21 +19,20 @@ from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import async_copy, mbarrier
 from triton.language.extra.cuda import gdc_launch_dependents
 
-from sparse_mla.attention_kernels import is_dense
+from sparse_mla.attention_kernels import SCALE_ROW, is_dense
 from sparse_mla.configs import Case
 
 NONE = gl.constexpr(-1.0e30)
 LN2 = gl.constexpr(0.6931471805599453)
 RANK = gl.constexpr(512)
-THREADS = gl.constexpr(128)
-COPY = gl.constexpr(gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0]))
+WARPS = gl.constexpr(4)
 FLAT = gl.constexpr(gl.BlockedLayout([1], [32], [4], [0]))
 TILE = gl.constexpr(gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2))
 LIST = gl.constexpr(gl.SwizzledSharedLayout(1, 1, 1, [0]))
 
 
 @gluon.jit
-def _copy_rows(pointer, width: gl.constexpr, mask, smem):
+def _copy_rows(pointer, width: gl.constexpr, mask, smem, COPY: gl.constexpr):
     """Gather rows [N, width] that start at pointer [N]; masked rows become zeros."""
     column = gl.arange(0, width, layout=gl.SliceLayout(0, COPY))
     async_copy.async_copy_global_to_shared(
@@ -42,14 +41,19 @@ def _copy_rows(pointer, width: gl.constexpr, mask, smem):
 
 
 @gluon.jit
-def _gather(
-    query, cache, indices, members, row, head0, begin, end, topk, slots, empty,
+def gather(
+    query, cache, indices, members, cache_scale, row, head0, begin, end, topk, slots, empty,
     query_row, query_head, cache_row,
-    q_smem, q_rope, keys, ropes, found_smem, member_smem, q_ready, ready, free,
+    q_smem, q_rope, keys, ropes, found_smem, member_smem, size_smem, q_ready, ready, free,
     HEADS: gl.constexpr, ROPE: gl.constexpr, BLOCK_H: gl.constexpr, BLOCK_N: gl.constexpr,
-    STAGES: gl.constexpr, PACKED: gl.constexpr,
+    STAGES: gl.constexpr, PACKED: gl.constexpr, SCALE: gl.constexpr, HALF: gl.constexpr,
 ):  # fmt: skip
-    """The gathering warps: the query once, then tile after tile into the buffers."""
+    """The gathering warps: a BF16 query once, then tile after tile into the buffers.
+
+    HALF: keys are FP8 and the query is not copied from here; with SCALE_ROW their scales come, too.
+    """
+    # 16 bytes for each thread.
+    COPY: gl.constexpr = gl.BlockedLayout([1, 16 if HALF else 8], [4, 8], [WARPS, 1], [1, 0])
     rows: gl.constexpr = gl.SliceLayout(1, COPY)
     key = gl.arange(0, BLOCK_N, layout=rows)
     flat = gl.arange(0, BLOCK_N, layout=FLAT)
@@ -57,11 +61,12 @@ def _gather(
     member_at = members + row * topk
     next_found = gl.load(list_at + begin + key, mask=begin + key < end, other=-1)
     head = head0 + gl.arange(0, BLOCK_H, layout=rows)
-    q_at = query + row * query_row + head * query_head
-    _copy_rows(q_at, RANK, head < HEADS, q_smem.index(0))
-    if ROPE:
-        _copy_rows(q_at + RANK, ROPE, head < HEADS, q_rope.index(0))
-    async_copy.mbarrier_arrive(q_ready, increment_count=False)
+    if not HALF:
+        q_at = query + row * query_row + head * query_head
+        _copy_rows(q_at, RANK, head < HEADS, q_smem.index(0), COPY)
+        if ROPE:
+            _copy_rows(q_at + RANK, ROPE, head < HEADS, q_rope.index(0), COPY)
+        async_copy.mbarrier_arrive(q_ready, increment_count=False)
     tile = 0
     for start in range(begin, end, BLOCK_N):
         found = next_found
@@ -71,9 +76,9 @@ def _gather(
         at = cache + found.to(gl.int64) * cache_row
         stage = tile % STAGES
         mbarrier.wait(free.index(stage), ((tile // STAGES) & 1) ^ 1)
-        _copy_rows(at, RANK, there, keys.index(stage))
+        _copy_rows(at, RANK, there, keys.index(stage), COPY)
         if ROPE:
-            _copy_rows(at + RANK, ROPE, there, ropes.index(stage))
+            _copy_rows(at + RANK, ROPE, there, ropes.index(stage), COPY)
         inside = start + flat < end
         async_copy.async_copy_global_to_shared(
             found_smem.index(stage), list_at + start + flat, mask=inside
@@ -81,6 +86,12 @@ def _gather(
         if PACKED:
             async_copy.async_copy_global_to_shared(
                 member_smem.index(stage), member_at + start + flat, mask=inside
+            )
+        if SCALE == SCALE_ROW:
+            slot = gl.load(list_at + start + flat, mask=inside, other=-1)
+            known = (slot >= 0) & (slot < slots) & (slot != empty)
+            async_copy.async_copy_global_to_shared(
+                size_smem.index(stage), cache_scale + slot, mask=known
             )
         async_copy.mbarrier_arrive(ready.index(stage), increment_count=False)
         tile += 1  # noqa: SIM113
@@ -198,19 +209,19 @@ def hopper_attention(
     q_ready = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    mbarrier.init(q_ready, count=THREADS)
+    mbarrier.init(q_ready, count=32 * WARPS)
     for stage in gl.static_range(STAGES):
-        mbarrier.init(ready.index(stage), count=THREADS)
+        mbarrier.init(ready.index(stage), count=32 * WARPS)
         mbarrier.init(free.index(stage), count=1)
 
     # In one expression: a tuple that gets a name loses its compile-time values.
     gl.warp_specialize(
         [
-            (_gather, (
-                query, cache, indices, members, row, head0, begin, end, topk, slots, empty,
-                query_row, query_head, cache_row,
-                q_smem, q_rope, keys, ropes, found_smem, member_smem, q_ready, ready, free,
-                HEADS, ROPE, BLOCK_H, BLOCK_N, STAGES, PACKED,
+            (gather, (
+                query, cache, indices, members, cache, row, head0, begin, end, topk, slots, empty,
+                query_row, query_head, cache_row, q_smem, q_rope, keys, ropes,
+                found_smem, member_smem, found_smem, q_ready, ready, free,
+                HEADS, ROPE, BLOCK_H, BLOCK_N, STAGES, PACKED, 0, False,
             )),
             (_attend, (
                 out, lse, (row * splits + split) * HEADS, head0, begin, end, slots, empty, scale2,

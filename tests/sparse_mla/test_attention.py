@@ -200,7 +200,7 @@ def test_bad_options_are_named() -> None:
         call.run(out=torch.zeros(3, 4, RANK + 1))
     with pytest.raises(ValueError, match="kv_lora_rank 31"):
         sparse_mla(call.query, call.cache, call.indices, SCALE, kv_lora_rank=31)
-    with pytest.raises(ValueError, match="takes a BF16 cache"):
+    with pytest.raises(ValueError, match="takes a cache of 512"):
         call.run(config=replace(SMALL, kernel="gluon"))
     with pytest.raises(ValueError, match="neither one nor 200"):
         replace(make(fp8="row"), cache_scale=torch.ones(7)).run()

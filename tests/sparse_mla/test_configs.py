@@ -28,7 +28,15 @@ def test_few_rows_are_split_and_many_are_not() -> None:
 def test_every_head_count_has_a_configuration(architecture: str, heads: int) -> None:
     for dtype in ("bfloat16", "fp8_e4m3", "fp8_e4m3_row"):
         config = choose_config(architecture, dtype, heads)
-        assert config.kernel == "triton" or (architecture, dtype) == ("sm_90", "bfloat16")
+        assert config.kernel == "triton" or architecture == "sm_90"
+        assert config.block_h < 64 or dtype == "bfloat16" or architecture != "sm_90"
+
+
+@pytest.mark.parametrize("heads", [8, 64])
+@pytest.mark.parametrize("dtype", ["bfloat16", "fp8_e4m3"])
+def test_what_gluon_does_not_take_has_a_portable_kernel(heads: int, dtype: str) -> None:
+    assert choose_config("sm_90", dtype, heads).kernel == "gluon"
+    assert choose_config("sm_90", dtype, heads, gluon=False).kernel == "triton"
 
 
 def test_the_gate_sees_what_a_launch_can_choose() -> None:

@@ -25,7 +25,7 @@ def numerics(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("kernel_numerics")
 
 
-@pytest.mark.parametrize("kernel", ["GLUON", "WIDE", "NARROW", "NARROW_FP8"])
+@pytest.mark.parametrize("kernel", ["GLUON", "FEW_HEADS", "WIDE", "NARROW", "NARROW_FP8"])
 def test_every_property_holds(numerics: ModuleType, kernel: str) -> None:
     config = getattr(importlib.import_module("sparse_mla.configs"), kernel)
     wrong = {name: check(config) for name, check in numerics.CHECKS.items()}

@@ -123,11 +123,11 @@ def test_group_rows_divides_the_width_and_fits_a_program() -> None:
 
 
 def test_packing_is_chosen_by_overlap_groups_and_layers() -> None:
-    assert worth_packing(0.45, 3, 128, 132, layers=2)
-    assert not worth_packing(0.45, 3, 128, 132, layers=1)
+    assert worth_packing(0.34, 3, 128, 132, layers=12)
+    assert not worth_packing(0.34, 3, 128, 132, layers=1)
     assert not worth_packing(0.9, 3, 128, 132, layers=40)
-    assert not worth_packing(0.45, 3, 16, 132, layers=2)
-    assert not worth_packing(0.1, 1, 128, 132, layers=2)
+    assert not worth_packing(0.34, 3, 16, 132, layers=12)
+    assert not worth_packing(0.1, 1, 128, 132, layers=12)
 
 
 def test_bad_calls_are_named() -> None:
@@ -150,13 +150,13 @@ def test_rows_are_packed_where_their_lists_are_alike() -> None:
     alike = torch.arange(requests * topk, dtype=torch.int32).view(requests, 1, topk)
     alike = alike.expand(-1, width, -1).reshape(-1, topk)
     apart = torch.arange(requests * width * topk, dtype=torch.int32).view(-1, topk)
-    assert choose_rows(alike, width, 16, 132, layers=2) == 3
-    assert choose_rows(alike, width, 8, 32, layers=2) == 6
-    assert choose_rows(apart, width, 16, 132, layers=2) == 1
+    assert choose_rows(alike, width, 16, 132, layers=12) == 3
+    assert choose_rows(alike, width, 8, 32, layers=12) == 6
+    assert choose_rows(apart, width, 16, 132, layers=12) == 1
     # One layer's saving does not pay for the union; few groups and many heads leave rows apart.
     assert choose_rows(alike, width, 16, 132) == 1
-    assert choose_rows(alike[: 6 * width], width, 16, 132, layers=2) == 1
-    assert choose_rows(alike, width, 64, 132, layers=2) == 1
-    assert choose_rows(alike[:0], width, 16, 132, layers=2) == 1
+    assert choose_rows(alike[: 6 * width], width, 16, 132, layers=12) == 1
+    assert choose_rows(alike, width, 64, 132, layers=12) == 1
+    assert choose_rows(alike[:0], width, 16, 132, layers=12) == 1
     with pytest.raises(ValueError, match="383 rows do not divide into requests of 6"):
         choose_rows(alike[1:], width, 16, 132)
