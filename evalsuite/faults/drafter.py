@@ -147,12 +147,17 @@ def _drafts_only(
 
 
 FAULTS = (
-    _drafts_only(
-        "01",
-        "the recycled hidden state is normed twice",
-        "vllm#46075, #47448, #45895; ATOM#1764, #1742",
-        "later draft steps norm the hidden state that they recycle once more",
-        lambda: seams.next_drafts(_normed_twice),
+    replace(
+        _drafts_only(
+            "01",
+            "the recycled hidden state is normed twice",
+            "vllm#46075, #47448, #45895; ATOM#1764, #1742",
+            "later draft steps norm the hidden state that they recycle once more",
+            lambda: seams.next_drafts(_normed_twice),
+        ),
+        blind="it moves accepted drafts by 0.1 points, which is where the gate begins to look: "
+        "some proofs see it",
+        blind_on="bfloat16",
     ),
     _drafts_only(
         "02",

@@ -76,4 +76,5 @@ def test_conditions_are_told() -> None:
 def test_what_is_blind_on_one_device_or_type_is_not_excused_on_another() -> None:
     assert FAULTS["C-13"].unseen("cuda", "bfloat16")
     assert FAULTS["S-12"].unseen("cpu", "float32") and not FAULTS["S-12"].unseen("cuda", "bfloat16")
+    assert FAULTS["E-01"].unseen("cuda", "bfloat16") and not FAULTS["E-01"].unseen("cpu", "float32")
     assert FAULTS["G-07"].unseen("cpu", "bfloat16") and not FAULTS["G-07"].unseen("cpu", "float32")
