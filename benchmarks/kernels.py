@@ -30,7 +30,7 @@ from torch import Tensor
 
 from sparse_mla.attention import processors
 from sparse_mla.compare import cosine_difference
-from sparse_mla.configs import Config, choose_config, choose_split
+from sparse_mla.configs import FEW_HEADS, GLUON, Config, choose_config, choose_split
 from sparse_mla.packing import group_rows, pack_rows
 from sparse_mla.reference import attention
 
@@ -39,23 +39,11 @@ RIGHT = 1e-4
 CHECKED_ROWS = 3
 Prepare = Callable[[Problem], Launch]
 
-GLUON = Config(64, 64, 4, 2, "gluon")
-FEW_HEADS = Config(16, 64, 4, 3, "gluon")
 SWEPT = {
     "64": [GLUON, Config(64, 64, 8, 2)],
-    "16": [
-        FEW_HEADS,
-        Config(16, 64, 4, 2),
-        Config(16, 64, 8, 3),
-        Config(16, 128, 8, 2),
-    ],
+    "16": [FEW_HEADS, Config(16, 64, 4, 2), Config(16, 64, 8, 3), Config(16, 128, 8, 2)],
     "one row": [GLUON, FEW_HEADS, Config(16, 64, 4, 2), Config(16, 32, 4, 3), Config(32, 64, 8, 2)],
-    "fp8": [
-        FEW_HEADS,
-        Config(16, 64, 8, 3),
-        Config(16, 64, 4, 2),
-        Config(16, 32, 4, 3),
-    ],
+    "fp8": [FEW_HEADS, Config(16, 64, 8, 3), Config(16, 64, 4, 2), Config(16, 32, 4, 3)],
 }
 
 

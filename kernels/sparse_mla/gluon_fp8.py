@@ -16,6 +16,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 
+from sparse_mla.attention_kernels import OPEN
+
 # A row of 128 bytes is swapped in pieces of 32 bytes by its key modulo 4.
 RAW = gl.constexpr(gl.SwizzledSharedLayout(32, 1, 4, [1, 0]))
 RAW_WORDS = gl.constexpr(gl.SwizzledSharedLayout(8, 1, 4, [1, 0]))
@@ -55,10 +57,6 @@ COLUMNS = gl.constexpr(
         [],
         [64, 128],
     )
-)
-OPEN = gl.constexpr(
-    "{ .reg .b16 low, high; mov.b32 {low, high}, $2; "
-    "cvt.rn.f16x2.e4m3x2 $0, low; cvt.rn.f16x2.e4m3x2 $1, high; }"
 )
 # Words of two keys: eight values, key by key for each of four columns.
 OPEN_PAIRS = gl.constexpr(
