@@ -13,6 +13,7 @@ from sparse_mla.architecture import architecture_of, cache_dtype_of
 from sparse_mla.checks import check_call, report_indices
 from sparse_mla.configs import (
     INTERPRETER_PROCESSORS,
+    MMA_HEADS,
     Case,
     Config,
     choose_config,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 LOG2E = 1.4426950408889634
 ROPE_DIM = 64
-MMA_HEADS = 64
 # What the kernels in Gluon take: the value's width, and elements that rows are apart in steps of.
 GLUON_RANK = 512
 STEP = 16
@@ -183,18 +183,9 @@ def _launch(
             len(query), problem.splits, case.heads, case.kv_lora_rank, query
         )
     # Here and not above: this module is imported where Triton is not installed.
-    from sparse_mla import attention_kernels
+    from sparse_mla import attention_kernels, specialised
 
-    launch = attention_kernels.launch_partial
-    if case.config.kernel == "gluon" and case.config.block_h < MMA_HEADS:
-        from sparse_mla import gluon_few_heads
-
-        launch = gluon_few_heads.launch_few_heads
-    elif case.config.kernel == "gluon":
-        from sparse_mla import gluon_kernels
-
-        launch = gluon_kernels.launch_hopper
-    launch(
+    specialised.launch_attention(
         case, query, cache, problem.indices, problem.lengths, problem.members, cache_scale,
         parts, part_lse, scale * LOG2E, empty_index, problem.columns_per_split, problem.splits,
     )  # fmt: skip

@@ -229,73 +229,9 @@ def merge_splits(
     tl.store(lse + at, log)
 
 
-SCALELESS = None
-
-
-def launch_partial(
-    case: Case,
-    query: Tensor,
-    cache: Tensor,
-    indices: Tensor,
-    lengths: Tensor | None,
-    members: Tensor | None,
-    factors: Tensor | None,
-    parts: Tensor,
-    part_lse: Tensor,
-    scale2: float,
-    empty: int,
-    columns_per_split: int,
-    splits: int,
-) -> None:
-    """Launch partial_attention for query [T, heads, D] and indices [T, topk]."""
-    blocks = triton.cdiv(case.heads, case.config.block_h)
-    unused = indices
-    fixed = constants(case, lengths is not None, factors is not None)
-    fixed["DENSE"] = is_dense(case, query, cache)
-    partial_attention[(len(query) * blocks * splits,)](
-        query, cache, indices,
-        unused if lengths is None else lengths,
-        unused if members is None else members,
-        unused if factors is None else factors,
-        parts, part_lse, scale2, indices.shape[1], len(cache), empty, columns_per_split, splits,
-        query.stride(0), query.stride(1), cache.stride(0),
-        **fixed, num_warps=case.config.num_warps, num_stages=case.config.num_stages,
-    )  # fmt: skip
-
-
-def is_dense(case: Case, query: Tensor, cache: Tensor) -> bool:
-    """Whether rows of the cache and heads of the query lie end to end."""
-    width = case.kv_lora_rank + case.rope_dim
-    return query.stride(1) == width and cache.stride(0) == width
-
-
 def launches_early(case: Case) -> bool:
     """Whether the merge is launched beside the splits (Hopper's dependent launch)."""
     return case.split and case.architecture == "sm_90"
-
-
-def constants(case: Case, has_lengths: bool, has_scale: bool) -> dict[str, int | bool]:
-    """The compile-time arguments of partial_attention for a case."""
-    fp8 = case.cache_dtype.startswith("fp8")
-    interpreted = case.architecture == "interpreter"
-    return {
-        "HEADS": case.heads,
-        "HEADS_PER_ROW": case.heads // case.packed_rows,
-        "RANK": case.kv_lora_rank,
-        "ROPE": case.rope_dim,
-        "BLOCK_H": case.config.block_h,
-        "BLOCK_N": case.config.block_n,
-        "HAS_LENGTHS": has_lengths,
-        "PACKED": case.packed_rows > 1,
-        "SCALE": (2 if case.cache_dtype == "fp8_e4m3_row" else 1) if has_scale else 0,
-        "HALF": fp8,
-        "PTX": fp8 and case.architecture == "sm_90",
-        # The interpreter's bfloat16 products are wrong.
-        "UPCAST": interpreted,
-        "SPLIT": case.split,
-        "EARLY": launches_early(case),
-        "DENSE": True,
-    }
 
 
 def merge_constants(heads: int, rank: int, splits: int, early: bool) -> dict[str, int | bool]:

@@ -57,6 +57,8 @@ GLUON = Config(64, 64, 4, 2, kernel="gluon")
 FEW_HEADS = Config(16, 64, 4, 3, kernel="gluon")
 # NARROW's four warps keep registers in memory for an FP8 cache.
 NARROW_FP8 = Config(16, 64, 8, 3)
+# From blocks of so many heads on, heads are the rows of a wgmma.
+MMA_HEADS = 64
 # With so few rows their heads are spread over more programs.
 FEW_ROWS = 4
 # gfx942 has 64 KB of LDS for a program, gfx950 160 KB; tiles of more heads spill on both.

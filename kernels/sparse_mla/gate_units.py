@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparse_mla import attention_kernels, configs, fit, indexer, kpool, packing_kernels, topk
+from sparse_mla.specialised import specialised
 
 ARCHITECTURES = ("sm_90", "gfx942", "gfx950")
 # GLM-5.3-Flash's indexer, and the miniature's top-k beside the published one.
@@ -73,24 +74,9 @@ def attention_unit(case: configs.Case, *, representative: bool = False) -> Unit:
         **dict.fromkeys(("topk", "slots", "empty", "columns_per_split", "splits"), "i32"),
         **dict.fromkeys(("query_row", "query_head", "cache_row"), "i32"),
     }
-    if case.config.kernel == "gluon" and case.config.block_h < 64:
-        from sparse_mla import gluon_few_heads
-
-        function: Any = gluon_few_heads.hopper_few_heads
-        constants = gluon_few_heads.constants(case, True, fp8)
-        if fp8:
-            types["cache"] = "*fp8e4nv"
-    elif case.config.kernel == "gluon":
-        from sparse_mla import gluon_kernels
-
-        function = gluon_kernels.hopper_attention
-        constants = gluon_kernels.constants(case, True)
-        del types["cache_scale"]
-    else:
-        function = attention_kernels.partial_attention
-        constants = attention_kernels.constants(case, True, fp8)
-        if fp8:
-            types["cache"] = "*fp8e4nv"
+    if fp8:
+        types["cache"] = "*fp8e4nv"
+    function, constants = specialised(case, True, fp8)
     heads = f"{case.heads // case.packed_rows} heads"
     rows = f" x {case.packed_rows} rows" if case.packed_rows > 1 else ""
     cache = f"{case.cache_dtype} {case.kv_lora_rank}+{case.rope_dim}"

@@ -11,16 +11,13 @@ operands come from gluon_fp8.py, and the query is float16, too.
 
 from __future__ import annotations
 
-import triton
-from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 from triton.language.extra.cuda import gdc_launch_dependents
 
-from sparse_mla.attention_kernels import SCALE_ROW, SCALE_TENSOR, is_dense
-from sparse_mla.configs import Case
+from sparse_mla.attention_kernels import SCALE_ROW, SCALE_TENSOR
 from sparse_mla.gluon_fp8 import (
     PART,
     RAW,
@@ -33,7 +30,18 @@ from sparse_mla.gluon_fp8 import (
     read_values,
     scores_of,
 )
-from sparse_mla.gluon_kernels import LIST, LN2, NONE, RANK, TILE, WARPS, gather
+from sparse_mla.gluon_kernels import (
+    LIST,
+    LN2,
+    NONE,
+    RANK,
+    TILE,
+    WARPS,
+    allocate_barriers,
+    allocate_lists,
+    gather,
+    own_part,
+)
 
 # The result [columns, heads]: columns side by side, those of a pair of heads in banks of their own.
 RESULT = gl.constexpr(gl.SwizzledSharedLayout(8, 2, 4, [0, 1]))
@@ -104,6 +112,21 @@ def _add_values(keys, p_smem, acc0, acc1, acc2, acc3):
     acc2 = hopper.warpgroup_mma(values.slice(2 * PART, PART), weights, acc2, is_async=True)
     acc3 = hopper.warpgroup_mma(values.slice(3 * PART, PART), weights, acc3, is_async=True)
     return hopper.warpgroup_mma_wait(0, deps=[acc0, acc1, acc2, acc3])
+
+
+@gluon.jit
+def _weighed(scores, factor, mask, size, SCALE: gl.constexpr):
+    """Scores in base 2, NONE where a head has no key, and the logarithms of the keys' weights.
+
+    They differ by a key's own scale, which goes into its weight.
+    """
+    scores = scores * factor[None, :]
+    scores = gl.where(mask, scores, NONE)
+    weighed = scores
+    if SCALE == SCALE_ROW:
+        scores = gl.where(mask, scores * size[:, None], NONE)
+        weighed = gl.where(mask, scores + gl.log2(gl.maximum(size, 1.0e-30))[:, None], NONE)
+    return scores, weighed
 
 
 @gluon.jit
@@ -187,13 +210,7 @@ def _attend(
                 keys.index(stage), ropes.index(stage), q_smem.index(zero), q_rope.index(zero),
                 ROPE, mma,
             )  # fmt: skip
-        scores = scores * factor[None, :]
-        scores = gl.where(mask, scores, NONE)
-        weighed = scores
-        if SCALE == SCALE_ROW:
-            # A key's scale goes into its weight, and into what is the highest.
-            scores = gl.where(mask, scores * size[:, None], NONE)
-            weighed = gl.where(mask, scores + gl.log2(gl.maximum(size, 1.0e-30))[:, None], NONE)
+        scores, weighed = _weighed(scores, factor, mask, size, SCALE)
         # Relative to the highest score of earlier tiles, as long as none is much higher: then there
         # is nothing to scale.
         p = gl.where(mask, gl.exp2(scores - top[None, :]), 0.0)
@@ -313,15 +330,9 @@ def hopper_few_heads(
     if DENSE:
         cache_row = RANK + ROPE
         query_head = RANK + ROPE
-    blocks: gl.constexpr = (HEADS + BLOCK_H - 1) // BLOCK_H
-    program = gl.program_id(0)
-    head0 = (program % blocks) * BLOCK_H
-    split = (program // blocks) % splits
-    row = (program // blocks // splits).to(gl.int64)
-    begin = split * columns_per_split
-    end = gl.minimum(begin + columns_per_split, topk)
-    if HAS_LENGTHS:
-        end = gl.minimum(end, gl.load(lengths + row))
+    head0, split, row, begin, end = own_part(
+        lengths, topk, columns_per_split, splits, HEADS, BLOCK_H, HAS_LENGTHS
+    )
 
     element: gl.constexpr = gl.float16 if HALF else gl.bfloat16
     stored: gl.constexpr = gl.float8e4nv if HALF else gl.bfloat16
@@ -340,10 +351,7 @@ def hopper_few_heads(
         ropes = gl.allocate_shared_memory(
             stored, [STAGES, BLOCK_N, ROPE], RAW_ROPE if HALF else TILE
         )
-    found_smem = gl.allocate_shared_memory(indices.dtype.element_ty, [STAGES, BLOCK_N], LIST)
-    member_smem = found_smem
-    if PACKED:
-        member_smem = gl.allocate_shared_memory(gl.int32, [STAGES, BLOCK_N], LIST)
+    found_smem, member_smem = allocate_lists(indices, STAGES, BLOCK_N, PACKED)
     size_smem = found_smem
     if SCALE == SCALE_ROW:
         size_smem = gl.allocate_shared_memory(gl.float32, [STAGES, BLOCK_N], LIST)
@@ -351,14 +359,10 @@ def hopper_few_heads(
     if HALF:
         shrink_smem = gl.allocate_shared_memory(gl.float32, [BLOCK_H], LIST)
     q_ready = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    mbarrier.init(q_ready, count=1 if HALF else 32 * WARPS)
+    ready, free = allocate_barriers(STAGES)
     halved = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     mbarrier.init(halved, count=1)
-    mbarrier.init(q_ready, count=1 if HALF else 32 * WARPS)
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(ready.index(stage), count=32 * WARPS)
-        mbarrier.init(free.index(stage), count=1)
 
     # In one expression: a tuple that gets a name loses its compile-time values.
     gl.warp_specialize(
@@ -389,52 +393,3 @@ def hopper_few_heads(
         [4, 4],
         [232 if HALF else 168, 232 if HALF else 168],
     )  # fmt: skip
-
-
-def launch_few_heads(
-    case: Case,
-    query: Tensor,
-    cache: Tensor,
-    indices: Tensor,
-    lengths: Tensor | None,
-    members: Tensor | None,
-    factors: Tensor | None,
-    parts: Tensor,
-    part_lse: Tensor,
-    scale2: float,
-    empty: int,
-    columns_per_split: int,
-    splits: int,
-) -> None:
-    """Launch hopper_few_heads for query [T, heads, D] and indices [T, topk]."""
-    blocks = triton.cdiv(case.heads, case.config.block_h)
-    fixed = constants(case, lengths is not None, factors is not None)
-    fixed["DENSE"] = is_dense(case, query, cache)
-    hopper_few_heads[(len(query) * blocks * splits,)](
-        query, cache, indices,
-        indices if lengths is None else lengths, indices if members is None else members,
-        indices if factors is None else factors,
-        parts, part_lse, scale2, indices.shape[1], len(cache), empty, columns_per_split, splits,
-        query.stride(0), query.stride(1), cache.stride(0),
-        **fixed, num_warps=case.config.num_warps,
-    )  # fmt: skip
-
-
-def constants(case: Case, has_lengths: bool, has_scale: bool) -> dict[str, int | bool]:
-    """The compile-time arguments of hopper_few_heads for a case."""
-    fp8 = case.cache_dtype.startswith("fp8")
-    return {
-        "HEADS": case.heads,
-        "HEADS_PER_ROW": case.heads // case.packed_rows,
-        "ROPE": case.rope_dim,
-        "BLOCK_H": case.config.block_h,
-        "BLOCK_N": case.config.block_n,
-        # FP8 tiles are half as large, and with rope one tile less fits into shared memory.
-        "STAGES": case.config.num_stages * (2 if fp8 else 1) - (1 if case.rope_dim else 0),
-        "HAS_LENGTHS": has_lengths,
-        "PACKED": case.packed_rows > 1,
-        "SCALE": (2 if case.cache_dtype == "fp8_e4m3_row" else 1) if has_scale else 0,
-        "HALF": fp8,
-        "SPLIT": case.split,
-        "DENSE": True,
-    }

@@ -11,16 +11,13 @@ BF16, heads in blocks of 64, a value of 512 columns, rope 0 or 64.
 
 from __future__ import annotations
 
-import triton
-from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import async_copy, mbarrier
 from triton.language.extra.cuda import gdc_launch_dependents
 
-from sparse_mla.attention_kernels import SCALE_ROW, is_dense
-from sparse_mla.configs import Case
+from sparse_mla.attention_kernels import SCALE_ROW
 
 NONE = gl.constexpr(-1.0e30)
 LN2 = gl.constexpr(0.6931471805599453)
@@ -60,8 +57,8 @@ def gather(
     list_at = indices + row * topk
     member_at = members + row * topk
     next_found = gl.load(list_at + begin + key, mask=begin + key < end, other=-1)
-    head = head0 + gl.arange(0, BLOCK_H, layout=rows)
     if not HALF:
+        head = head0 + gl.arange(0, BLOCK_H, layout=rows)
         q_at = query + row * query_row + head * query_head
         _copy_rows(q_at, RANK, head < HEADS, q_smem.index(0), COPY)
         if ROPE:
@@ -95,6 +92,45 @@ def gather(
             )
         async_copy.mbarrier_arrive(ready.index(stage), increment_count=False)
         tile += 1  # noqa: SIM113
+
+
+@gluon.jit
+def own_part(
+    lengths, topk, columns_per_split, splits,
+    HEADS: gl.constexpr, BLOCK_H: gl.constexpr, HAS_LENGTHS: gl.constexpr,
+):  # fmt: skip
+    """What a program works on: its first head, its split, its row, and a range of its list."""
+    blocks: gl.constexpr = (HEADS + BLOCK_H - 1) // BLOCK_H
+    program = gl.program_id(0)
+    head0 = (program % blocks) * BLOCK_H
+    split = (program // blocks) % splits
+    row = (program // blocks // splits).to(gl.int64)
+    begin = split * columns_per_split
+    end = gl.minimum(begin + columns_per_split, topk)
+    if HAS_LENGTHS:
+        end = gl.minimum(end, gl.load(lengths + row))
+    return head0, split, row, begin, end
+
+
+@gluon.jit
+def allocate_lists(indices, STAGES: gl.constexpr, BLOCK_N: gl.constexpr, PACKED: gl.constexpr):
+    """Shared memory for the slots of each buffer's keys, and for members where there are any."""
+    found_smem = gl.allocate_shared_memory(indices.dtype.element_ty, [STAGES, BLOCK_N], LIST)
+    member_smem = found_smem
+    if PACKED:
+        member_smem = gl.allocate_shared_memory(gl.int32, [STAGES, BLOCK_N], LIST)
+    return found_smem, member_smem
+
+
+@gluon.jit
+def allocate_barriers(STAGES: gl.constexpr):
+    """A barrier for each buffer that is filled, and one for each that is free again."""
+    ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(ready.index(stage), count=32 * WARPS)
+        mbarrier.init(free.index(stage), count=1)
+    return ready, free
 
 
 @gluon.jit
@@ -171,28 +207,22 @@ def _attend(
 
 @gluon.jit(do_not_specialize=["slots", "empty", "splits"])
 def hopper_attention(
-    query, cache, indices, lengths, members,
+    query, cache, indices, lengths, members, cache_scale,
     out, lse, scale2, topk, slots, empty, columns_per_split, splits,
     query_row, query_head, cache_row,
     HEADS: gl.constexpr, HEADS_PER_ROW: gl.constexpr, ROPE: gl.constexpr,
     BLOCK_H: gl.constexpr, BLOCK_N: gl.constexpr, STAGES: gl.constexpr,
     HAS_LENGTHS: gl.constexpr, PACKED: gl.constexpr, SPLIT: gl.constexpr, DENSE: gl.constexpr,
 ):  # fmt: skip
-    """As attention_kernels.partial_attention, for a BF16 cache."""
+    """As attention_kernels.partial_attention, for a BF16 cache, which has no scales."""
     if SPLIT:
         gdc_launch_dependents()
     if DENSE:
         cache_row = RANK + ROPE
         query_head = RANK + ROPE
-    blocks: gl.constexpr = (HEADS + BLOCK_H - 1) // BLOCK_H
-    program = gl.program_id(0)
-    head0 = (program % blocks) * BLOCK_H
-    split = (program // blocks) % splits
-    row = (program // blocks // splits).to(gl.int64)
-    begin = split * columns_per_split
-    end = gl.minimum(begin + columns_per_split, topk)
-    if HAS_LENGTHS:
-        end = gl.minimum(end, gl.load(lengths + row))
+    head0, split, row, begin, end = own_part(
+        lengths, topk, columns_per_split, splits, HEADS, BLOCK_H, HAS_LENGTHS
+    )
 
     q_smem = gl.allocate_shared_memory(gl.bfloat16, [1, BLOCK_H, RANK], TILE)
     keys = gl.allocate_shared_memory(gl.bfloat16, [STAGES, BLOCK_N, RANK], TILE)
@@ -202,24 +232,17 @@ def hopper_attention(
     if ROPE:
         q_rope = gl.allocate_shared_memory(gl.bfloat16, [1, BLOCK_H, ROPE], TILE)
         ropes = gl.allocate_shared_memory(gl.bfloat16, [STAGES, BLOCK_N, ROPE], TILE)
-    found_smem = gl.allocate_shared_memory(indices.dtype.element_ty, [STAGES, BLOCK_N], LIST)
-    member_smem = found_smem
-    if PACKED:
-        member_smem = gl.allocate_shared_memory(gl.int32, [STAGES, BLOCK_N], LIST)
+    found_smem, member_smem = allocate_lists(indices, STAGES, BLOCK_N, PACKED)
     q_ready = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     mbarrier.init(q_ready, count=32 * WARPS)
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(ready.index(stage), count=32 * WARPS)
-        mbarrier.init(free.index(stage), count=1)
+    ready, free = allocate_barriers(STAGES)
 
     # In one expression: a tuple that gets a name loses its compile-time values.
     gl.warp_specialize(
         [
             (gather, (
-                query, cache, indices, members, cache, row, head0, begin, end, topk, slots, empty,
-                query_row, query_head, cache_row, q_smem, q_rope, keys, ropes,
+                query, cache, indices, members, cache_scale, row, head0, begin, end, topk,
+                slots, empty, query_row, query_head, cache_row, q_smem, q_rope, keys, ropes,
                 found_smem, member_smem, found_smem, q_ready, ready, free,
                 HEADS, ROPE, BLOCK_H, BLOCK_N, STAGES, PACKED, 0, False,
             )),
@@ -233,50 +256,3 @@ def hopper_attention(
         [8],
         [216],
     )  # fmt: skip
-
-
-def launch_hopper(
-    case: Case,
-    query: Tensor,
-    cache: Tensor,
-    indices: Tensor,
-    lengths: Tensor | None,
-    members: Tensor | None,
-    factors: Tensor | None,
-    parts: Tensor,
-    part_lse: Tensor,
-    scale2: float,
-    empty: int,
-    columns_per_split: int,
-    splits: int,
-) -> None:
-    """Launch hopper_attention for query [T, heads, D] and indices [T, topk].
-
-    `factors` is None: a BF16 cache has no scales.
-    """
-    blocks = triton.cdiv(case.heads, case.config.block_h)
-    fixed = constants(case, lengths is not None)
-    fixed["DENSE"] = is_dense(case, query, cache)
-    hopper_attention[(len(query) * blocks * splits,)](
-        query, cache, indices,
-        indices if lengths is None else lengths, indices if members is None else members,
-        parts, part_lse, scale2, indices.shape[1], len(cache), empty, columns_per_split, splits,
-        query.stride(0), query.stride(1), cache.stride(0),
-        **fixed, num_warps=4,
-    )  # fmt: skip
-
-
-def constants(case: Case, has_lengths: bool) -> dict[str, int | bool]:
-    """The compile-time arguments of hopper_attention for a case."""
-    return {
-        "HEADS": case.heads,
-        "HEADS_PER_ROW": case.heads // case.packed_rows,
-        "ROPE": case.rope_dim,
-        "BLOCK_H": case.config.block_h,
-        "BLOCK_N": case.config.block_n,
-        "STAGES": case.config.num_stages,
-        "HAS_LENGTHS": has_lengths,
-        "PACKED": case.packed_rows > 1,
-        "SPLIT": case.split,
-        "DENSE": True,
-    }
