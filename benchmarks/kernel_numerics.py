@@ -2,8 +2,8 @@
 
     python benchmarks/kernel_numerics.py [--only NAME]
 
-Every property is checked for every kernel configuration named in KERNELS. Exit code 1 where one
-does not hold.
+Every property is checked for each kernel configuration that a launch on Hopper can choose. Exit
+code 1 where one does not hold.
 """
 
 from __future__ import annotations
